@@ -1,0 +1,148 @@
+"""Types of CAKE IR on a kernel instance: dtypes, scalars, windows in memory, barriers and fragments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+from cake.ir.layouts import RegisterLayout, Replicated
+
+
+class DType(Enum):
+    """Element types. `value` is the name used in kernel text."""
+
+    bf16 = "bf16"
+    f16 = "f16"
+    f32 = "f32"
+    i32 = "i32"
+    e4m3 = "e4m3"
+    e5m2 = "e5m2"
+
+    @property
+    def bytes(self) -> int:
+        return self.numpy.itemsize
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return _NUMPY[self.value]
+
+    @property
+    def is_float(self) -> bool:
+        return self is not DType.i32
+
+
+_NUMPY: dict[str, np.dtype[Any]] = {
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f16": np.dtype(np.float16),
+    "f32": np.dtype(np.float32),
+    "i32": np.dtype(np.int32),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
+DTYPES = frozenset(_NUMPY)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A number that every thread of the warp agrees on: index arithmetic, conditions, literals."""
+
+    kind: Literal["int", "bool", "float"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextType:
+    """A quoted word."""
+
+
+@dataclass(frozen=True, slots=True)
+class DTypeType:
+    """A dtype given as an operand."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A named piece of memory. `shape` in elements, last axis contiguous; `offset` in bytes of shared memory."""
+
+    name: str
+    space: Literal["global", "shared"]
+    dtype: DType
+    shape: tuple[int, ...]
+    output: bool = False
+    swizzle: int = 0
+    offset: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RegionType:
+    """A window of a buffer: `window` is its extent on every axis of the buffer, `shape` without the indexed axes."""
+
+    buffer: Buffer
+    window: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.window, dtype=np.int64)) * self.dtype.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierType:
+    """An array of `count` mbarriers completing a phase after `arrivals` arrivals; `indexed`: one of them."""
+
+    name: str
+    count: int
+    arrivals: int
+    offset: int
+    indexed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentType:
+    """A tile in registers: who holds which element is `layout`."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    layout: RegisterLayout = Replicated()
+
+    @property
+    def registers(self) -> int:
+        """Elements a thread holds."""
+        return self.layout.elements(self.shape)
+
+
+Type = ScalarType | TextType | DTypeType | RegionType | BarrierType | FragmentType
+
+INT = ScalarType("int")
+BOOL = ScalarType("bool")
+FLOAT = ScalarType("float")
+
+
+def describe(kind: Type) -> str:
+    """The type as an author would say it."""
+    match kind:
+        case ScalarType(kind=name):
+            return {"int": "an integer", "bool": "a condition", "float": "a number"}[name]
+        case TextType():
+            return "a quoted word"
+        case DTypeType(dtype=dtype):
+            return f"the dtype {dtype.value}"
+        case RegionType(buffer=buffer, shape=shape):
+            return f"a {'x'.join(map(str, shape)) or 'scalar'} window of {buffer.space} {buffer.name} ({buffer.dtype.value})"
+        case BarrierType(name=name, indexed=indexed):
+            return f"the mbarrier {name}" if indexed else f"the mbarrier array {name}"
+        case FragmentType(dtype=dtype, shape=shape, layout=layout):
+            return f"a fragment [{', '.join([dtype.value, *map(str, shape)])}] in layout {layout.name}"

@@ -1,0 +1,1 @@
+"""The abstract GPU: one run of a kernel instance, read as facts, values or time."""

@@ -1,0 +1,169 @@
+"""What an instruction does to the abstract GPU, as data: primitives return these, the engine applies them.
+
+Sources: PTX ISA, "Memory Consistency Model" (proxies, causality order), "Asynchronous Operations",
+"mbarrier" and "setmaxnreg". Every effect belongs to one warp executing one instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cake.ir.types import Buffer
+
+Box = tuple[tuple[int, int], ...]
+"""Per axis of the buffer: first index and extent, in elements, clipped to the buffer."""
+
+Proxy = Literal["generic", "async"]
+Group = Literal["cp_async", "bulk", "wgmma"]
+FenceKind = Literal["async_proxy", "mbarrier_init", "wgmma"]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A concrete window of a buffer. `start`/`size` give it per axis as the author wrote it; it may stick out
+    of a global tensor, `box` is the part inside (empty extents where nothing is)."""
+
+    buffer: Buffer
+    start: tuple[int, ...]
+    size: tuple[int, ...]
+
+    @property
+    def box(self) -> Box:
+        return tuple(
+            (min(max(a, 0), n), max(0, min(a + s, n) - min(max(a, 0), n)))
+            for a, s, n in zip(self.start, self.size, self.buffer.shape, strict=True)
+        )
+
+    @property
+    def inside(self) -> bool:
+        """No element of the window lies outside the buffer."""
+        return all(
+            a >= 0 and a + s <= n for a, s, n in zip(self.start, self.size, self.buffer.shape, strict=True)
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole window, whether inside or not."""
+        total = self.buffer.dtype.bytes
+        for s in self.size:
+            total *= s
+        return total
+
+    def sub(self, start: tuple[int, ...], size: tuple[int, ...]) -> Region:
+        """The window at `start` (relative, per axis) of extent `size` in this one."""
+        return Region(self.buffer, tuple(a + b for a, b in zip(self.start, start, strict=True)), size)
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierSlot:
+    """One mbarrier: the array's name and the index in it."""
+
+    name: str
+    index: int
+
+
+# --- memory -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The warp reads these bytes now, through the generic proxy."""
+
+    buffer: Buffer
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The warp writes these bytes now, through the generic proxy."""
+
+    buffer: Buffer
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Async:
+    """An asynchronous operation issued now: reads and writes happen between issue and completion.
+
+    `proxy` is "async" for the copy engine and the tensor cores, "generic" for cp.async. Completion is
+    observed through `barrier` (its bytes counted there) or through the group of kind `group` that the
+    warp commits next. `fragment` names the operand whose registers are written asynchronously (wgmma).
+    """
+
+    reads: tuple[Read, ...] = ()
+    writes: tuple[Write, ...] = ()
+    proxy: Proxy = "async"
+    group: Group | None = None
+    barrier: BarrierSlot | None = None
+    bytes: int = 0
+    fragment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Close the current group of this kind."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class WaitGroup:
+    """Block until at most `pending` groups of this kind are in flight; `reads_only`: until they have read."""
+
+    group: Group
+    pending: int
+    reads_only: bool = False
+
+
+# --- synchronization --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InitBarrier:
+    """mbarrier.init."""
+
+    slot: BarrierSlot
+    arrivals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """One arrival (release), after adding `expect_bytes` to the transaction count."""
+
+    slot: BarrierSlot
+    expect_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Block until the phase of `parity` has completed (acquire)."""
+
+    slot: BarrierSlot
+    parity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Order this thread's earlier accesses: towards the async proxy, of barrier initialization, of registers."""
+
+    kind: FenceKind
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """A hardware barrier: block until `warps` warps have come to barrier `id` (0 is the CTA's)."""
+
+    id: int
+    warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetRegisters:
+    """setmaxnreg: this warpgroup's budget per thread becomes `count`; growing waits for the pool."""
+
+    count: int
+    grow: bool
+
+
+Effect = Read | Write | Async | Commit | WaitGroup | InitBarrier | Arrive | Wait | Fence | Rendezvous | SetRegisters

@@ -1,0 +1,188 @@
+"""What the machine observed: typed findings that rules turn into diagnostics.
+
+The engine states what happened and never how to say it: a `Finding` names the instructions involved by
+their spans. A finding that no rule claims is still reported, under `machine/...` (verify fails closed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from cake.diagnostics import Span
+from cake.ir.types import Buffer
+from cake.machine.effects import BarrierSlot, Box, Group, Proxy
+
+if TYPE_CHECKING:
+    from cake.ir.instance import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access to memory: by which instruction (primitive name and place), warp, proxy, on which bytes."""
+
+    primitive: str
+    span: Span
+    warp: int
+    role: str
+    proxy: Proxy
+    write: bool
+    buffer: Buffer
+    box: Box
+    asynchronous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two conflicting accesses with nothing that orders them.
+
+    `cause`: "unordered" no path of synchronization from one to the other; "unfenced" ordered, but the
+    earlier generic access was not published to the async proxy by its thread; "incomplete" the earlier
+    asynchronous operation is not known to have completed.
+    """
+
+    earlier: Access
+    later: Access
+    cause: Literal["unordered", "unfenced", "incomplete"]
+
+
+@dataclass(frozen=True, slots=True)
+class UninitializedRead:
+    """Bytes are read that nothing wrote."""
+
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfBounds:
+    """A window sticks out of its buffer and the instruction does not clip."""
+
+    access: Access
+    start: tuple[int, ...]
+    size: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A warp that waits for ever: where, for what, and which instructions could have let it go."""
+
+    warp: int
+    role: str
+    span: Span
+    waits_for: str
+    slot: BarrierSlot | None
+    signallers: tuple[Span, ...]
+    iteration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlock:
+    """No warp can go on. `blocked` lists each distinct wait once, the likely cause first."""
+
+    blocked: tuple[Blocked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """An mbarrier phase whose expected bytes are not those delivered."""
+
+    slot: BarrierSlot
+    expected: int
+    delivered: int
+    expects: tuple[Span, ...]
+    copies: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierMisuse:
+    """An mbarrier used against its life cycle.
+
+    `kind`: "uninitialized" (used before init), "reinitialized", "init_unordered" (a warp uses it without a
+    rendezvous after the initialization), "init_unfenced" (no fence.mbarrier_init between init and the
+    first use by the async proxy), "too_many_arrivals" (arrivals beyond the phase's count), "overrun"
+    (the barrier moved two phases past a waiter), "unconsumed" (bytes still arriving at exit).
+    """
+
+    kind: Literal[
+        "uninitialized", "reinitialized", "init_unordered", "init_unfenced", "too_many_arrivals", "overrun", "unconsumed"
+    ]
+    slot: BarrierSlot
+    span: Span
+    other: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RendezvousMismatch:
+    """Warps meet at a hardware barrier with different counts, or a count that cannot come together."""
+
+    id: int
+    span: Span
+    other: Span
+    counts: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentHazard:
+    """Registers touched while the tensor cores own them ("in_flight"), or handed over unfenced ("unfenced")."""
+
+    kind: Literal["in_flight", "unfenced"]
+    span: Span
+    producer: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Undrained:
+    """A group of asynchronous operations is still in flight when the warp exits, or was never committed."""
+
+    group: Group
+    span: Span
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterPool:
+    """setmaxnreg asked for more than the CTA holds: growth can never be granted."""
+
+    span: Span
+    requested: int
+    available: int
+
+
+@dataclass(frozen=True, slots=True)
+class Runaway:
+    """The run was cut off after `steps` instructions."""
+
+    span: Span
+    steps: int
+
+
+Finding = (
+    Race
+    | UninitializedRead
+    | OutOfBounds
+    | Deadlock
+    | Transactions
+    | BarrierMisuse
+    | RendezvousMismatch
+    | FragmentHazard
+    | Undrained
+    | RegisterPool
+    | Runaway
+)
+
+F = TypeVar("F", bound=Finding)
+
+
+@dataclass(slots=True)
+class Facts:
+    """One run, as rules see it. `findings` in order of discovery; `steps` instructions executed."""
+
+    instance: Instance
+    blocks: tuple[int, ...]
+    findings: list[Finding] = field(default_factory=list)
+    steps: int = 0
+
+    def of(self, kind: type[F]) -> Iterator[F]:
+        """The findings of one kind."""
+        return (f for f in self.findings if isinstance(f, kind))
