@@ -1,0 +1,1 @@
+"""The record of sessions: SQLModel tables in `.cake/cake.db`, migrated on opening."""
