@@ -1,4 +1,4 @@
-"""The workspace: a git repository with plugin folders, and its `.cake/` with database, locks and worktrees."""
+"""The workspace: a git repository with plugin folders, and its `.cake/` with database and worktrees."""
 
 from __future__ import annotations
 

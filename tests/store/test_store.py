@@ -78,7 +78,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_what_is_written_is_read_back(store: Store) -> None:
-    store.add_session(session())
+    store.add_session(session(), candidate(0))
     for step, verdict in enumerate((GOOD, BAD)):
         store.add_candidate(candidate(step))
         store.add_verdict(f"5e55.{step:04d}", verdict)
@@ -93,8 +93,8 @@ def test_what_is_written_is_read_back(store: Store) -> None:
 def test_an_action_done_twice_is_recorded_once(store: Store) -> None:
     commit = {"session": "5e55", "candidate": "5e55.0000", "branch": "b", "sha": "c0"}
     for first in (True, False):
-        assert store.add_session(session()) is first
-        assert store.add_candidate(candidate(0)) is first
+        assert store.add_session(session(), candidate(0)) is first
+        assert store.add_candidate(candidate(1)) is first
         assert store.add_verdict("5e55.0000", BAD) is first
         assert store.add_event("5e55", 0, "parent", {}) is first
         assert store.add_commit(Commit(action="5e55.0000:winner", **commit)) is first
@@ -102,12 +102,11 @@ def test_an_action_done_twice_is_recorded_once(store: Store) -> None:
 
 
 def test_the_ledger_counts_candidates_and_lineages_by_signature(store: Store) -> None:
-    store.add_session(session())
+    store.add_session(session(), candidate(0, lineage="a"))
     for step, lineage in enumerate(("a", "a", "b")):
         store.add_candidate(candidate(step, lineage=lineage))
         store.add_verdict(f"5e55.{step:04d}", BAD)
-    store.add_session(session("0ther"))
-    store.add_candidate(candidate(0, "0ther", lineage="c"))
+    store.add_session(session("0ther"), candidate(0, "0ther", lineage="c"))
     store.add_verdict("0ther.0000", BAD)
     [here] = store.failures("5e55")
     [everywhere] = store.failures()
@@ -122,7 +121,7 @@ def test_a_verdict_needs_its_candidate(store: Store) -> None:
 
 
 def test_the_first_reason_of_an_end_stands(store: Store) -> None:
-    store.add_session(session())
+    store.add_session(session(), candidate(0))
     store.finish("5e55", "budget")
     store.finish("5e55", "exhausted")
     assert store.session("5e55").reason == "budget"
@@ -130,8 +129,7 @@ def test_the_first_reason_of_an_end_stands(store: Store) -> None:
 
 def test_a_prefix_finds_a_session_or_a_candidate(store: Store) -> None:
     for id in ("5e55", "5eed"):
-        store.add_session(session(id))
-        store.add_candidate(candidate(0, id))
+        store.add_session(session(id), candidate(0, id))
     assert store.find("5e5").id == "5e55"
     assert store.find("5eed.").id == "5eed.0000"
     with pytest.raises(CakeError, match="may mean 5e55, 5eed"):
@@ -168,7 +166,7 @@ def test_a_newer_database_is_refused_by_name(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
-    with pytest.raises(CakeError, match="newer cake .*9999"):
+    with pytest.raises(CakeError, match=r"newer cake .*9999"):
         Store(path)
 
 

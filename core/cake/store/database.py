@@ -34,9 +34,12 @@ def open_engine(path: Path) -> Engine:
     engine = sqlalchemy.create_engine(f"sqlite:///{path}", connect_args={"check_same_thread": False})
     event.listen(engine, "connect", _set_up)
     event.listen(engine, "begin", _begin)
-    with words_for_errors(path):
-        if _revision(engine) != REVISION:
-            _migrate(engine, path)
+    try:
+        with words_for_errors(path):
+            if _revision(engine) != REVISION:
+                _migrate(engine, path)
+    except OSError as error:
+        raise MissingEnvironment(f"cannot use {path}: {error.strerror}; {_advice('readonly')}") from error
     return engine
 
 
@@ -100,8 +103,6 @@ def words_for_errors(path: Path) -> Iterator[None]:
     except (DatabaseError, sqlite3.DatabaseError) as error:
         reason = str(getattr(error, "orig", None) or error)
         raise MissingEnvironment(f"cannot use {path}: {reason}; {_advice(reason)}") from error
-    except OSError as error:
-        raise MissingEnvironment(f"cannot use {path}: {error.strerror or error}") from error
 
 
 def _advice(reason: str) -> str:

@@ -67,9 +67,12 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with words_for_errors(self.path), Connection(self._writer, expire_on_commit=False) as connection:
-            with connection.begin():
-                yield connection
+        with (
+            words_for_errors(self.path),
+            Connection(self._writer, expire_on_commit=False) as connection,
+            connection.begin(),
+        ):
+            yield connection
 
     def _add_once(self, row: SQLModel, key: str) -> bool:
         """Write `row` unless its key is there; whether it was written."""
@@ -78,9 +81,10 @@ class Store:
 
     # --- writing ------------------------------------------------------------------------------------------
 
-    def add_session(self, session: Session) -> bool:
-        """Record a session; False where it is known."""
-        return self._add_once(session, session.id)
+    def add_session(self, session: Session, start: Candidate) -> bool:
+        """Record a session with its candidate 0; False where it is known."""
+        with self._writing() as connection:
+            return _once(connection, session, session.id) and _once(connection, start, start.id)
 
     def add_candidate(self, candidate: Candidate) -> bool:
         """Record a proposal; False where it is known."""
@@ -118,6 +122,12 @@ class Store:
         event = Event(action=action, session=session, step=step, kind=kind, detail=detail)
         return self._add_once(event, action)
 
+    def add_case(self, session: str, step: int, signature: str, detail: dict[str, Any]) -> bool:
+        """Record, once a session, that a failure recurs; False where it is known."""
+        action = f"{session}:case:{signature}"
+        event = Event(action=action, session=session, step=step, kind="case", detail=detail)
+        return self._add_once(event, action)
+
     def finish(self, session: str, reason: str) -> None:
         """Record why a session ended; the first reason stands."""
         with self._writing() as connection:
@@ -148,12 +158,12 @@ class Store:
             row = connection.get(Verdict, candidate)
             return Judgement.from_json(row.detail) if row else None
 
-    def entries(self, session: str) -> list[Entry]:
-        """The candidates of a session in the order of their steps."""
+    def entries(self, session: str, first: int = 0) -> list[Entry]:
+        """The candidates of a session from step `first` on, in the order of their steps."""
         query = (
             select(Candidate, Verdict)
             .join(Verdict, isouter=True)
-            .where(Candidate.session == session)
+            .where(Candidate.session == session, Candidate.step >= first)
             .order_by(col(Candidate.step))
         )
         with self._reading() as connection:
@@ -189,16 +199,14 @@ class Store:
 
     def find(self, prefix: str) -> Session | Candidate:
         """The session or candidate whose id begins so. Raises CakeError where there is none, or several."""
+        sessions = select(Session).where(col(Session.id).startswith(prefix, autoescape=True))
+        candidates = select(Candidate).where(col(Candidate.id).startswith(prefix, autoescape=True))
         with self._reading() as connection:
-            for table in (Session, Candidate):
-                exact = connection.get(table, prefix)
-                if exact is not None:
-                    return exact
-            query = select(Session).where(col(Session.id).startswith(prefix, autoescape=True))
-            found: list[Session | Candidate] = list(connection.exec(query))
-            if not found:
-                near = select(Candidate).where(col(Candidate.id).startswith(prefix, autoescape=True))
-                found = list(connection.exec(near))
+            exact = connection.get(Session, prefix) or connection.get(Candidate, prefix)
+            if exact is not None:
+                return exact
+            found: list[Session | Candidate] = [*connection.exec(sessions)]
+            found = found or [*connection.exec(candidates)]
         if not found or not prefix:
             raise CakeError(f"no session or candidate begins with {prefix!r}; `cake sessions` lists them")
         if len(found) > 1:

@@ -1,0 +1,1 @@
+"""The loop that evolves kernels, as a LangGraph state graph."""

@@ -1,0 +1,1 @@
+"""What a session leaves behind: the ledger of failures and git commits on its branch."""

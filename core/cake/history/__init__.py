@@ -1,0 +1,1 @@
+"""Records of sessions that outlive the machine."""
