@@ -238,6 +238,7 @@ class Kernel(Node):
     params: tuple[Param, ...]
     constants: tuple[Constant, ...]
     body: tuple[Stmt, ...]
+    doc: str = field(default="", compare=False)
     source: Source = field(default=Source("<built>", ""), compare=False, repr=False)
 
     @property

@@ -1,0 +1,88 @@
+"""The state that synchronization lives in: mbarriers, rendezvous, groups, the register pool.
+
+Sources: PTX ISA, "mbarrier" (phase, pending count, tx-count), "bar/barrier", "Async-group mechanism".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cake.diagnostics import Span
+from cake.machine.effects import BarrierSlot
+
+
+@dataclass(slots=True)
+class Clock:
+    """What is known to have happened: `seen[w]`, the epoch of warp w up to which everything is; `published[w]`,
+    up to which w's accesses are visible to the async proxy too; `events`, completed asynchronous operations."""
+
+    seen: list[int]
+    published: list[int]
+    events: int = 0
+
+    @classmethod
+    def zero(cls, warps: int) -> Clock:
+        return cls([0] * warps, [0] * warps, 0)
+
+    def copy(self) -> Clock:
+        return Clock(self.seen[:], self.published[:], self.events)
+
+    def join(self, other: Clock) -> None:
+        """Know what `other` knows, too."""
+        self.seen = [a if a > b else b for a, b in zip(self.seen, other.seen, strict=True)]
+        self.published = [a if a > b else b for a, b in zip(self.published, other.published, strict=True)]
+        self.events |= other.events
+
+
+@dataclass(slots=True)
+class Barrier:
+    """One mbarrier. `phase` counts completed phases; `gathered` is the knowledge arrivals brought."""
+
+    slot: BarrierSlot
+    arrivals: int
+    gathered: Clock
+    done: Clock
+    init: Span
+    pending: int = 0
+    phase: int = 0
+    transactions: int = 0
+    expected: int = 0
+    delivered: int = 0
+    fenced: bool = False
+    expects: dict[Span, None] = field(default_factory=dict)
+    copies: dict[Span, None] = field(default_factory=dict)
+
+    def advance(self) -> bool:
+        """Complete the phase if every arrival came and every expected byte arrived."""
+        if self.pending or self.transactions:
+            return False
+        self.phase += 1
+        self.pending = self.arrivals
+        self.expected = self.delivered = 0
+        self.done.join(self.gathered)
+        self.gathered = self.done.copy()
+        return True
+
+    def passed(self, parity: int) -> bool:
+        """try_wait.parity: the phase before the current one has this parity."""
+        return (self.phase & 1) != (parity & 1)
+
+
+@dataclass(slots=True)
+class Meeting:
+    """A hardware barrier gathering warps."""
+
+    expected: int
+    span: Span
+    came: list[int] = field(default_factory=list)
+    clock: Clock | None = None
+    generation: int = 0
+
+
+@dataclass(slots=True)
+class Groups:
+    """Asynchronous groups of one kind of one warp: events of the open group, then closed ones, oldest first.
+    Each event is (bit of its reads, bit of its writes, place)."""
+
+    open: list[tuple[int, int, Span]] = field(default_factory=list)
+    closed: list[list[tuple[int, int, Span]]] = field(default_factory=list)

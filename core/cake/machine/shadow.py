@@ -1,0 +1,128 @@
+"""Shadow memory: who touched which bytes last, and which bytes hold a value.
+
+Happens-before decides races, never the order of one run. A generic access is known by (warp, epoch): it happens
+before whatever has a clock for that warp that is as late. An asynchronous access is known by an event number:
+it happens before whatever knows that event to be complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cake.ir.types import Buffer
+from cake.machine.effects import Box
+from cake.machine.program import Instruction
+
+MAX_MASK = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """One access. `event` is -1 for a generic access, which `warp` made at `epoch`."""
+
+    write: bool
+    event: int
+    warp: int
+    epoch: int
+    box: Box
+    instruction: Instruction
+    role: str
+    proxy: str
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """What an accessor knows: `clock` per warp; events known complete as bits."""
+
+    clock: list[int]
+    events: int
+
+
+@dataclass(slots=True, eq=False)
+class Shadow:
+    """The shadow of one buffer. Records are kept per slice of the first axis where an access stays in one."""
+
+    buffer: Buffer
+    written: np.ndarray[Any, Any] | None
+    slices: dict[int, list[Record]] = field(default_factory=dict)
+    complete: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, buffer: Buffer) -> Shadow:
+        """Inputs hold values from the start. Outputs and shared memory hold none."""
+        known = buffer.space == "global"
+        small = buffer.bytes <= MAX_MASK
+        return cls(buffer, None if known or not small else np.zeros(buffer.shape, bool))
+
+    def candidates(self, box: Box) -> list[list[Record]]:
+        """The record lists that may overlap `box`."""
+        key = _key(box)
+        if key < 0:
+            return list(self.slices.values())
+        return [found for k in (key, -1) if (found := self.slices.get(k))]
+
+    def conflicts(self, new: Record, known: Knowledge) -> list[Record]:
+        """Earlier accesses that conflict with `new` and are not known to come before it."""
+        out = []
+        clock, events, event = known.clock, known.events, new.event
+        for records in self.candidates(new.box):
+            for old in records:
+                if not (old.write or new.write) or not overlap(old.box, new.box):
+                    continue
+                if old.event >= 0:
+                    if not (events >> old.event) & 1 and old.event != event:
+                        out.append(old)
+                elif clock[old.warp] < old.epoch:
+                    out.append(old)
+        return out
+
+    def add(self, new: Record) -> None:
+        """Remember `new`; forget what it covers: after a write, older accesses to the same bytes are settled."""
+        key = _key(new.box)
+        for records in self.candidates(new.box) if new.write else [self.slices.get(key) or []]:
+            if new.write:
+                records[:] = [old for old in records if not contains(new.box, old.box)]
+            elif new.event < 0:
+                records[:] = [
+                    old
+                    for old in records
+                    if old.write or old.event >= 0 or old.warp != new.warp or old.box != new.box
+                ]
+        self.slices.setdefault(key, []).append(new)
+
+    def mark(self, box: Box) -> None:
+        """The bytes in `box` hold a value from now on."""
+        if self.written is None:
+            return
+        key = _key(box)
+        if key >= 0 and key in self.complete:
+            return
+        self.written[tuple(slice(a, a + n) for a, n in box)] = True
+        if key >= 0 and self.written[key].all():
+            self.complete.add(key)
+
+    def holds(self, box: Box) -> bool:
+        """Whether every element of `box` holds a value."""
+        if self.written is None or _key(box) in self.complete:
+            return True
+        return bool(self.written[tuple(slice(a, a + n) for a, n in box)].all())
+
+
+def _key(box: Box) -> int:
+    return box[0][0] if box and box[0][1] == 1 else -1
+
+
+def overlap(a: Box, b: Box) -> bool:
+    """Whether two boxes of one buffer share an element."""
+    for (x, n), (y, m) in zip(a, b, strict=True):
+        if x + n <= y or y + m <= x or n == 0 or m == 0:
+            return False
+    return True
+
+
+def contains(outer: Box, inner: Box) -> bool:
+    """Whether every element of `inner` lies in `outer`."""
+    return all(x <= y and y + m <= x + n for (x, n), (y, m) in zip(outer, inner, strict=True))
