@@ -1,4 +1,4 @@
-"""Scalar expressions as closures over a mapping of names: exact integers, bounded, never executed as Python."""
+"""Scalar expressions as closures over a mapping of names: exact bounded integers, never executed as Python."""
 
 from __future__ import annotations
 
@@ -95,7 +95,14 @@ def _binary(op: str, a: Closure, b: Closure, span: Span) -> Closure:
     if op in _FAST and op != "/":
         fast = _FAST[op]
         return lambda env: fast(a(env), b(env))
-    careful = {"*": _multiply, "/": _divide, "//": _floor, "%": _modulo, "<<": _shift_left, ">>": _shift_right}[op]
+    careful = {
+        "*": _multiply,
+        "/": _divide,
+        "//": _floor,
+        "%": _modulo,
+        "<<": _shift_left,
+        ">>": _shift_right,
+    }[op]
     return lambda env: careful(a(env), b(env), span)
 
 

@@ -1,6 +1,6 @@
 """A kernel on concrete dims and constants: memory laid out, roles placed, every expression typed.
 
-`instantiate` is where types and contracts are checked; machine, cost model and code generator read the result.
+`instantiate` checks types and contracts; machine, cost model and code generator read the result.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def instantiate(
 ) -> Instance:
     """The kernel on `dims`, with `constants` over their defaults, for `arch` (default: the declared one).
 
-    Raises KernelErrors: `contract/...` outside the kernel's contract, `arch/...` for an architecture it does not
-    claim, `type/...` for illegal operands, `res/...` for launches no GPU takes.
+    Raises KernelErrors: `contract/...` outside the kernel's contract, `arch/...` for an architecture it does
+    not claim, `type/...` for illegal operands, `res/...` for launches no GPU takes.
     """
     target = _arch(kernel, arch)
     merged = {c.name: c.default for c in kernel.constants}
@@ -149,7 +149,12 @@ def _bind_dims(kernel: n.Kernel, dims: Mapping[str, int]) -> None:
         if name not in dims:
             _raise(kernel, "contract/missing-dim", f"no value for the dimension `{name}`", kernel.span)
         if not 0 < dims[name] <= MAX_AXIS:
-            _raise(kernel, "contract/dim-range", f"{name} = {dims[name]} is not a positive dimension", kernel.span)
+            _raise(
+                kernel,
+                "contract/dim-range",
+                f"{name} = {dims[name]} is not a positive dimension",
+                kernel.span,
+            )
     extra = sorted(set(dims) - set(kernel.dims))
     if extra:
         message = f"the kernel has no dimension `{extra[0]}`"
@@ -202,13 +207,19 @@ class _Layout:
     def globals(self) -> None:
         for param in self.kernel.params:
             shape = tuple(self.natural(axis, f"an axis of `{param.name}`") for axis in param.shape)
-            self.instance.buffers[param.name] = Buffer(param.name, "global", DType(param.dtype), shape, param.output)
+            self.instance.buffers[param.name] = Buffer(
+                param.name, "global", DType(param.dtype), shape, param.output
+            )
 
     def let(self, stmt: n.Assign) -> None:
         """A name known at launch joins `values`; one that depends on block or warp stays a run-time name."""
         names = {e.id for e in n.walk_expr(stmt.value) if isinstance(e, n.Name)}
         calls = {e.name for e in n.walk_expr(stmt.value) if isinstance(e, n.Call)}
-        if len(stmt.targets) != 1 or not names <= set(self.instance.values) or calls - {"ceil_div", "min", "max"}:
+        if (
+            len(stmt.targets) != 1
+            or not names <= set(self.instance.values)
+            or calls - {"ceil_div", "min", "max"}
+        ):
             return
         self.instance.values[stmt.targets[0]] = self.value(stmt.value, f"`{stmt.targets[0]}`")
 
@@ -220,7 +231,12 @@ class _Layout:
         except EvaluationError as e:
             why = e.message
         text = expr_text(condition)
-        self.refuse("contract/violated", f"the contract `{text}` does not hold: {why}", condition.span, self.advice(condition))
+        self.refuse(
+            "contract/violated",
+            f"the contract `{text}` does not hold: {why}",
+            condition.span,
+            self.advice(condition),
+        )
 
     def explain(self, condition: n.Expr) -> str:
         names = [e.id for e in n.walk_expr(condition) if isinstance(e, n.Name)]
@@ -229,20 +245,29 @@ class _Layout:
             param = next(p for p in self.kernel.params if p.name == buffer.name)
             last = param.shape[-1]
             if len(buffer.shape) > 1 and isinstance(last, n.Name) and last.id in names:
-                parts.append(f"the row stride of `{buffer.name}` is {buffer.shape[-1] * buffer.dtype.bytes} bytes")
+                parts.append(
+                    f"the row stride of `{buffer.name}` is {buffer.shape[-1] * buffer.dtype.bytes} bytes"
+                )
         return ", ".join(parts)
 
     def advice(self, condition: n.Expr) -> str:
         match condition:
-            case n.Compare(op="==", left=n.Binary(op="%", left=n.Name(id=name), right=n.Int(value=step)), right=n.Int(value=0)):
+            case n.Compare(
+                op="==",
+                left=n.Binary(op="%", left=n.Name(id=name), right=n.Int(value=step)),
+                right=n.Int(value=0),
+            ):
                 value = int(self.instance.values[name])
-                return f"pad {name} to {-(-value // step) * step}, or use a kernel whose contract admits {name} = {value}"
+                padded = -(-value // step) * step
+                return f"pad {name} to {padded}, or use a kernel whose contract admits {name} = {value}"
         return "use a kernel whose contract admits this shape"
 
     def launch(self) -> None:
         grids = [s for s in self.kernel.body if isinstance(s, n.Grid)]
         if len(grids) != 1:
-            self.refuse("type/grid", f"a kernel states grid(...) once, here {len(grids)} times", self.kernel.span)
+            self.refuse(
+                "type/grid", f"a kernel states grid(...) once, here {len(grids)} times", self.kernel.span
+            )
         else:
             self.instance.blocks = self.natural(grids[0].blocks, "the grid", 2**31 - 1)
         first = 0
@@ -257,7 +282,12 @@ class _Layout:
             first += warps
         self.instance.roles = tuple(roles)
         if not roles:
-            self.refuse("type/no-role", "the kernel has no role", self.kernel.span, 'add `with role("name", warps=4):`')
+            self.refuse(
+                "type/no-role",
+                "the kernel has no role",
+                self.kernel.span,
+                'add `with role("name", warps=4):`',
+            )
         elif first * 32 > MAX_THREADS:
             self.refuse("res/threads", f"{first * 32} threads a CTA, over {MAX_THREADS}", roles[-1].node.span)
         names = [r.name for r in roles]
@@ -280,12 +310,13 @@ class _Layout:
             )
             offset += buffer.bytes
         offset = -(-offset // 8) * 8
-        for stmt in self.kernel.body:
-            if isinstance(stmt, n.MBarrier):
-                count = 1 if stmt.count is None else self.natural(stmt.count, "a number of mbarriers", 512)
-                arrivals = self.natural(stmt.arrivals, "arrivals", 2**20 - 1)
-                self.instance.barriers[stmt.name] = BarrierType(stmt.name, count, arrivals, offset, stmt.count is None)
-                offset += 8 * count
+        for mbarrier in (s for s in self.kernel.body if isinstance(s, n.MBarrier)):
+            count = 1 if stmt.count is None else self.natural(stmt.count, "a number of mbarriers", 512)
+            arrivals = self.natural(stmt.arrivals, "arrivals", 2**20 - 1)
+            self.instance.barriers[stmt.name] = BarrierType(
+                stmt.name, count, arrivals, offset, stmt.count is None
+            )
+            offset += 8 * count
         self.instance.shared_bytes = offset
 
     def buffer(self, stmt: n.Shared) -> Buffer:
@@ -293,11 +324,15 @@ class _Layout:
         swizzle = 0 if stmt.swizzle is None else self.value(stmt.swizzle, "swizzle")
         if swizzle not in (0, 32, 64, 128):
             assert stmt.swizzle is not None
-            self.refuse("type/swizzle", f"swizzle is 0, 32, 64 or 128 bytes, here {swizzle}", stmt.swizzle.span)
+            self.refuse(
+                "type/swizzle", f"swizzle is 0, 32, 64 or 128 bytes, here {swizzle}", stmt.swizzle.span
+            )
             swizzle = 0
         row = shape[-1] * DType(stmt.dtype).bytes
         if swizzle and row % swizzle:
-            message = f"rows of `{stmt.name}` are {row} bytes, not a multiple of the swizzle span of {swizzle}"
+            message = (
+                f"rows of `{stmt.name}` are {row} bytes, not a multiple of the swizzle span of {swizzle}"
+            )
             self.refuse("type/swizzle", message, stmt.span, "choose a swizzle that divides the row")
         return Buffer(stmt.name, "shared", DType(stmt.dtype), shape, swizzle=swizzle)
 

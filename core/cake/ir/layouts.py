@@ -75,9 +75,12 @@ class Replicated(RegisterLayout):
         return (register // shape[1], register % shape[1])
 
 
+REPLICATED = Replicated()
+
+
 @dataclass(frozen=True, slots=True)
 class Vector(RegisterLayout):
-    """A row spread over `over` warps: thread t holds elements `c*over*32*width + t*width ...` for each chunk c.
+    """A row spread over `over` warps: thread t holds elements `c*over*32*width + t*width ...` of each chunk.
 
     The last chunk may be partly phantom: registers without an element, holding the load's fill value.
     """
@@ -121,7 +124,7 @@ class Vector(RegisterLayout):
 
 @dataclass(frozen=True, slots=True)
 class Accumulator(RegisterLayout):
-    """The C/D fragment of mma.m16n8 (`over`=1) and of wgmma.m64nN (`over`=4): m x n, rows split over warps."""
+    """The C/D fragment of mma.m16n8 (`over`=1) and wgmma.m64nN (`over`=4): m x n, rows split over warps."""
 
     over: int
 

@@ -149,7 +149,7 @@ class If(Node):
 
 @dataclass(frozen=True, slots=True)
 class OneThread(Node):
-    """`with one_thread():` one elected thread of the scope: "role" (its first warp), "warpgroup" or "warp"."""
+    """`with one_thread():` one elected thread of the "role" (its first warp), each "warpgroup" or "warp"."""
 
     scope: Literal["role", "warpgroup", "warp"]
     body: tuple[Stmt, ...]
@@ -224,7 +224,7 @@ class Param(Node):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Node):
-    """`NAME=default` or `NAME: choice(a, b, c) = default`: a compile-time constant and what search may try."""
+    """`NAME=default` or `NAME: choice(a, b, c) = default`: a constant and what search may try."""
 
     name: str
     default: int | float

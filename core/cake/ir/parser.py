@@ -65,7 +65,9 @@ def _python(text: str, source: Source) -> ast.Module:
         return KernelErrors([error(f"syntax/{code}", message, span, help=help)], source)
 
     if len(text) > MAX_CHARACTERS:
-        raise refuse("too-long", f"kernel text has {len(text)} characters, over the limit of {MAX_CHARACTERS}")
+        raise refuse(
+            "too-long", f"kernel text has {len(text)} characters, over the limit of {MAX_CHARACTERS}"
+        )
     deep = _too_deep(text)
     if deep is not None:
         raise refuse("too-deep", f"nested deeper than {MAX_DEPTH} levels", deep)
@@ -151,7 +153,9 @@ class _Reader:
                 self.refuse(stmt, "outside", "only one @kernel function may stand in a kernel file")
         if len(functions) != 1:
             where = functions[1] if functions else ast.Pass(lineno=1, col_offset=0)
-            self.refuse(where, "outside", f"a kernel file holds one @kernel function, this one holds {len(functions)}")
+            self.refuse(
+                where, "outside", f"a kernel file holds one @kernel function, this one holds {len(functions)}"
+            )
         return self.kernel(functions[0])
 
     def kernel(self, function: ast.FunctionDef) -> n.Kernel:
@@ -196,7 +200,7 @@ class _Reader:
             self.refuse(call, "header", shape)
         value = call.keywords[0].value
         if not (isinstance(value, ast.Constant) and isinstance(value.value, str)):
-            self.refuse(value, "header", "arch is a quoted word such as \"sm_90a\"")
+            self.refuse(value, "header", 'arch is a quoted word such as "sm_90a"')
         return value.value
 
     def param(self, arg: ast.arg) -> n.Param:
@@ -217,7 +221,12 @@ class _Reader:
     def dtype(self, node: ast.AST) -> str:
         name = _name(node)
         if name not in DTYPES:
-            self.refuse(node, "dtype", f"unknown dtype `{name or ast.unparse(node)[:40]}`", "one of " + ", ".join(sorted(DTYPES)))
+            self.refuse(
+                node,
+                "dtype",
+                f"unknown dtype `{name or ast.unparse(node)[:40]}`",
+                "one of " + ", ".join(sorted(DTYPES)),
+            )
         return name
 
     def constant(self, arg: ast.arg, default: ast.expr | None) -> n.Constant:
@@ -226,7 +235,12 @@ class _Reader:
         choices: tuple[int | float, ...] = ()
         note = arg.annotation
         if note is not None:
-            if not (isinstance(note, ast.Call) and _name(note.func) == "choice" and note.args and not note.keywords):
+            if not (
+                isinstance(note, ast.Call)
+                and _name(note.func) == "choice"
+                and note.args
+                and not note.keywords
+            ):
                 self.refuse(note, "header", "a constant's domain is `choice(a, b, ...)`")
             choices = self.each(note.args, lambda e: self.number(cast(ast.expr, e)))
         value = self.number(default)
@@ -261,14 +275,20 @@ class _Reader:
                 return self.assign(target, value, span)
             case ast.AugAssign(target=ast.Name(id=name), op=op, value=value) if type(op) in _BINARY:
                 left = n.Name(name, span=self.span(node.target))
-                return n.Assign((name,), n.Binary(_BINARY[type(op)], left, self.expr(value), span=span), span=span)
+                return n.Assign(
+                    (name,), n.Binary(_BINARY[type(op)], left, self.expr(value), span=span), span=span
+                )
             case ast.Expr(value=ast.Call() as call):
                 return self.action(call, span)
             case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, body=body, orelse=[]):
                 return self.loop(name, call, body, span)
             case ast.If(test=test, body=body, orelse=orelse):
-                return n.If(self.expr(test), self.block(body), self.block(orelse) if orelse else (), span=span)
-            case ast.With(items=[ast.withitem(context_expr=ast.Call() as call, optional_vars=None)], body=body):
+                return n.If(
+                    self.expr(test), self.block(body), self.block(orelse) if orelse else (), span=span
+                )
+            case ast.With(
+                items=[ast.withitem(context_expr=ast.Call() as call, optional_vars=None)], body=body
+            ):
                 return self.scope(call, body, self._head(node))
         self.refuse(
             node,
@@ -292,7 +312,7 @@ class _Reader:
         return declared if declared is not None else n.Assign(targets, self.expr(value), span=span)
 
     def declaration(self, targets: tuple[str, ...], value: ast.expr, span: Span) -> n.Stmt | None:
-        """`Shared[...]`, `Shared[...](swizzle=...)`, `MBarrier(arrivals=...)`, `MBarrier[n](arrivals=...)`."""
+        """`Shared[...]`, `Shared[...](swizzle=...)`, `MBarrier[n](arrivals=...)`."""
         keywords = value.keywords if isinstance(value, ast.Call) else []
         head = value.func if isinstance(value, ast.Call) else value
         base = head.value if isinstance(head, ast.Subscript) else head
@@ -307,11 +327,15 @@ class _Reader:
         options = {k.arg: self.expr(k.value) for k in keywords}
         if kind == "Shared":
             if len(items) < 2 or set(options) - {"swizzle"}:
-                self.refuse(value, "declaration", "a shared buffer is `Shared[dtype, axes...](swizzle=0|32|64|128)`")
+                self.refuse(
+                    value, "declaration", "a shared buffer is `Shared[dtype, axes...](swizzle=0|32|64|128)`"
+                )
             shape = self.each(items[1:], lambda e: self.expr(cast(ast.expr, e)))
             return n.Shared(targets[0], self.dtype(items[0]), shape, options.get("swizzle"), span=span)
         if len(items) > 1 or set(options) != {"arrivals"}:
-            self.refuse(value, "declaration", "an mbarrier is `MBarrier(arrivals=k)` or `MBarrier[n](arrivals=k)`")
+            self.refuse(
+                value, "declaration", "an mbarrier is `MBarrier(arrivals=k)` or `MBarrier[n](arrivals=k)`"
+            )
         count = self.expr(items[0]) if items else None
         return n.MBarrier(targets[0], count, options["arrivals"], span=span)
 
@@ -332,7 +356,9 @@ class _Reader:
     def loop(self, name: str, call: ast.Call, body: Sequence[ast.stmt], span: Span) -> n.Stmt:
         kind = _name(call.func)
         if kind not in ("range", "unroll") or call.keywords or not 1 <= len(call.args) <= 3:
-            self.refuse(call, "statement", "a loop runs over range(...) or unroll(...), with one to three bounds")
+            self.refuse(
+                call, "statement", "a loop runs over range(...) or unroll(...), with one to three bounds"
+            )
         bounds = self.each(call.args, lambda e: self.expr(cast(ast.expr, e)))
         start: n.Expr = bounds[0] if len(bounds) > 1 else n.Int(0)
         stop = bounds[1] if len(bounds) > 1 else bounds[0]
@@ -343,21 +369,28 @@ class _Reader:
 
     def scope(self, call: ast.Call, body: Sequence[ast.stmt], span: Span) -> n.Stmt:
         kind = _name(call.func)
-        words = [a.value if isinstance(a, ast.Constant) and isinstance(a.value, str) else None for a in call.args]
+        words = [
+            a.value if isinstance(a, ast.Constant) and isinstance(a.value, str) else None for a in call.args
+        ]
         options = {k.arg: k.value for k in call.keywords}
         if kind == "task" and len(words) == 1 and words[0] is not None and not options:
             return n.Task(words[0], self.block(body), span=span)
         if kind == "one_thread" and not options and words in ([], ["role"], ["warpgroup"], ["warp"]):
             scope = cast(Literal["role", "warpgroup", "warp"], words[0] if words else "role")
             return n.OneThread(scope, self.block(body), span=span)
-        if kind == "role" and len(words) == 1 and words[0] is not None and set(options) in ({"warps"}, {"warpgroups"}):
+        if (
+            kind == "role"
+            and len(words) == 1
+            and words[0] is not None
+            and set(options) in ({"warps"}, {"warpgroups"})
+        ):
             ((key, count),) = options.items()
             return n.Role(words[0], self.expr(count), key == "warpgroups", self.block(body), span=span)
         self.refuse(
             call,
             "statement",
             "not a scope of CAKE IR",
-            'role("name", warps=n), role("name", warpgroups=n), task("name") or one_thread("role"|"warpgroup"|"warp")',
+            'role("name", warps=n | warpgroups=n), task("name") or one_thread("role" | "warpgroup" | "warp")',
         )
 
     # --- expressions --------------------------------------------------------------------------------------
@@ -454,4 +487,8 @@ def _name(node: ast.AST) -> str:
 
 
 def _is_docstring(stmt: ast.stmt) -> bool:
-    return isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str)
+    return (
+        isinstance(stmt, ast.Expr)
+        and isinstance(stmt.value, ast.Constant)
+        and isinstance(stmt.value.value, str)
+    )

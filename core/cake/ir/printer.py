@@ -36,7 +36,10 @@ _ATOM = 12
 
 def print_kernel(kernel: n.Kernel, *, doc: bool = True) -> str:
     """Canonical text; `parse(print_kernel(k)) == k`. Without `doc`, the docstring is left out."""
-    tensors = [f"{p.name}: {'GlobalOut' if p.output else 'Global'}[{_list((p.dtype, *map(expr_text, p.shape)))}]" for p in kernel.params]
+    tensors = [
+        f"{p.name}: {'GlobalOut' if p.output else 'Global'}[{_list((p.dtype, *map(expr_text, p.shape)))}]"
+        for p in kernel.params
+    ]
     constants = [_constant(c) for c in kernel.constants]
     header = _list([*tensors, *(["*", *constants] if constants else [])])
     lines = [f'@kernel(arch="{kernel.arch}")', f"def {kernel.name}({header}):"]
@@ -104,7 +107,9 @@ def _head(stmt: n.For | n.OneThread | n.Task | n.Role) -> str:
 
 def _simple(stmt: n.Stmt) -> str:
     match stmt:
-        case n.Assign(targets=(name,), value=n.Binary(op=op, left=n.Name(id=same), right=right)) if same == name:
+        case n.Assign(targets=(name,), value=n.Binary(op=op, left=n.Name(id=same), right=right)) if (
+            same == name
+        ):
             return f"{name} {op}= {expr_text(right)}"
         case n.Assign(targets=targets, value=value):
             return f"{_list(targets)} = {expr_text(value)}"
@@ -153,7 +158,9 @@ def _expr(expr: n.Expr | n.Range) -> tuple[str, int]:
         case n.Select(condition=condition, then=then, otherwise=otherwise):
             return f"{expr_text(then, 1)} if {expr_text(condition, 1)} else {expr_text(otherwise, 0)}", 0
         case n.Range(start=start, size=size):
-            return (":" if start is None or size is None else f"{expr_text(start)}:+{expr_text(size, _ATOM)}"), 0
+            return (
+                ":" if start is None or size is None else f"{expr_text(start)}:+{expr_text(size, _ATOM)}"
+            ), 0
         case n.Index(base=base, items=items):
             return f"{base}[{_list(map(expr_text, items))}]", _ATOM
         case n.Call(name=name, args=args, keywords=keywords):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 
-from cake.ir.layouts import RegisterLayout, Replicated
+from cake.ir.layouts import REPLICATED, RegisterLayout
 
 
 class DType(Enum):
@@ -67,7 +67,7 @@ class DTypeType:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A named piece of memory. `shape` in elements, last axis contiguous; `offset` in bytes of shared memory."""
+    """A named piece of memory: `shape` in elements, last axis contiguous; `offset` in bytes if shared."""
 
     name: str
     space: Literal["global", "shared"]
@@ -84,7 +84,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class RegionType:
-    """A window of a buffer: `window` is its extent on every axis of the buffer, `shape` without the indexed axes."""
+    """A window of a buffer: `window` is its extent on every axis, `shape` leaves the indexed axes out."""
 
     buffer: Buffer
     window: tuple[int, ...]
@@ -116,7 +116,7 @@ class FragmentType:
 
     dtype: DType
     shape: tuple[int, ...]
-    layout: RegisterLayout = Replicated()
+    layout: RegisterLayout = REPLICATED
 
     @property
     def registers(self) -> int:
@@ -141,7 +141,8 @@ def describe(kind: Type) -> str:
         case DTypeType(dtype=dtype):
             return f"the dtype {dtype.value}"
         case RegionType(buffer=buffer, shape=shape):
-            return f"a {'x'.join(map(str, shape)) or 'scalar'} window of {buffer.space} {buffer.name} ({buffer.dtype.value})"
+            extent = "x".join(map(str, shape)) or "scalar"
+            return f"a {extent} window of {buffer.space} {buffer.name} ({buffer.dtype.value})"
         case BarrierType(name=name, indexed=indexed):
             return f"the mbarrier {name}" if indexed else f"the mbarrier array {name}"
         case FragmentType(dtype=dtype, shape=shape, layout=layout):

@@ -76,7 +76,14 @@ class _Checker:
         for name in ("block", "blocks"):
             base[name] = INT
         self.lets = set(self.instance.values) - set(self.instance.dims) - set(self.instance.constants)
-        self.frozen = {*self.instance.values, *self.instance.dims, *self.instance.constants, *self.instance.buffers, *self.instance.barriers, *BUILTINS}
+        self.frozen = {
+            *self.instance.values,
+            *self.instance.dims,
+            *self.instance.constants,
+            *self.instance.buffers,
+            *self.instance.barriers,
+            *BUILTINS,
+        }
         self._check_names()
         self.block(self.instance.kernel.body)
 
@@ -145,7 +152,11 @@ class _Checker:
                 self.role(stmt)
             case n.Require() | n.Grid() | n.Shared() | n.MBarrier():
                 if not top:
-                    raise self.fail("type/nested-declaration", "declarations stand at the top level of a kernel", stmt.span)
+                    raise self.fail(
+                        "type/nested-declaration",
+                        "declarations stand at the top level of a kernel",
+                        stmt.span,
+                    )
 
     def role(self, stmt: n.Role) -> None:
         info = next(r for r in self.instance.roles if r.node is stmt)
@@ -199,8 +210,15 @@ class _Checker:
 
     def ring(self, stmt: n.Assign) -> None:
         value = stmt.value
-        if not (isinstance(value, n.Call) and value.name == "ring" and len(value.args) == 2 and len(stmt.targets) == 2):
-            raise self.fail("type/assign", "two names are assigned by `s, parity = ring(j, STAGES)` only", stmt.span)
+        if not (
+            isinstance(value, n.Call)
+            and value.name == "ring"
+            and len(value.args) == 2
+            and len(stmt.targets) == 2
+        ):
+            raise self.fail(
+                "type/assign", "two names are assigned by `s, parity = ring(j, STAGES)` only", stmt.span
+            )
         for arg in value.args:
             self.expect(arg, INT, "an argument of ring")
         for name in stmt.targets:
@@ -229,7 +247,9 @@ class _Checker:
         try:
             value = evaluate(expr, self.instance.values)
         except EvaluationError as e:
-            raise self.fail("type/not-constant", f"{what} must be known at compile time: {e.message}", e.span) from None
+            raise self.fail(
+                "type/not-constant", f"{what} must be known at compile time: {e.message}", e.span
+            ) from None
         if not isinstance(value, int):
             raise self.fail("type/not-constant", f"{what} must be an integer", expr.span)
         return value
@@ -291,11 +311,17 @@ class _Checker:
             return DTypeType(DType(name))
         if name in self.poisoned:
             raise _Refused
-        known = {k for scope in self.scopes for k in scope} | set(self.instance.buffers) | set(self.instance.barriers)
+        known = (
+            {k for scope in self.scopes for k in scope}
+            | set(self.instance.buffers)
+            | set(self.instance.barriers)
+        )
         near = get_close_matches(name, sorted(known), 1)
         if name in BUILTINS:
             raise self.fail("type/unknown-name", f"`{name}` has no meaning in this role", span)
-        raise self.fail("type/unknown-name", f"unknown name `{name}`", span, f"did you mean `{near[0]}`?" if near else "")
+        raise self.fail(
+            "type/unknown-name", f"unknown name `{name}`", span, f"did you mean `{near[0]}`?" if near else ""
+        )
 
     def _scalars(self, expr: n.Expr, left: n.Expr, right: n.Expr) -> ScalarType:
         kinds = (self.value(left), self.value(right))
@@ -352,7 +378,9 @@ class _Checker:
             kind = self.name(base, expr.span)
             raise self.fail("type/index", f"`{base}` is {describe(kind)} and has no windows", expr.span)
         if len(items) > len(buffer.shape):
-            raise self.fail("type/index", f"`{base}` has {len(buffer.shape)} axes, not {len(items)}", expr.span)
+            raise self.fail(
+                "type/index", f"`{base}` has {len(buffer.shape)} axes, not {len(items)}", expr.span
+            )
         window: list[int] = []
         shape: list[int] = []
         for axis, extent in enumerate(buffer.shape):
@@ -367,14 +395,22 @@ class _Checker:
                 self.expect(item.size, INT, "the size of a window")
                 size = self.constant(item.size, "the size of a window")
             if size <= 0 or (buffer.space == "shared" and size > extent):
-                raise self.fail("type/index", f"a window of {size} does not fit axis {axis} of `{base}` ({extent})", item.span)
+                raise self.fail(
+                    "type/index",
+                    f"a window of {size} does not fit axis {axis} of `{base}` ({extent})",
+                    item.span,
+                )
             window.append(size)
             shape.append(size)
         return RegionType(buffer, tuple(window), tuple(shape))
 
     def barrier(self, expr: n.Index, barrier: BarrierType) -> Type:
         if barrier.indexed or len(expr.items) != 1 or isinstance(expr.items[0], n.Range):
-            raise self.fail("type/index", f"{describe(barrier)} is used as `{barrier.name}[i]`, one of an array", expr.span)
+            raise self.fail(
+                "type/index",
+                f"{describe(barrier)} is used as `{barrier.name}[i]`, one of an array",
+                expr.span,
+            )
         self.expect(expr.items[0], INT, "an index")
         return replace(barrier, indexed=True)
 
@@ -385,7 +421,9 @@ class _Checker:
         if primitive is None:
             near = get_close_matches(call.name, sorted([*self.instance.primitives, *HELPERS]), 1)
             hint = f"did you mean `{near[0]}`?" if near else "`cake plugins` lists the primitives"
-            raise self.fail("type/unknown-primitive", f"no primitive is called `{call.name}`", call.span, hint)
+            raise self.fail(
+                "type/unknown-primitive", f"no primitive is called `{call.name}`", call.span, hint
+            )
         return self.bind(call, call, primitive, targets)
 
     def bind(self, expr: n.Expr, call: n.Call, primitive: Primitive, targets: tuple[str, ...]) -> Type | None:
@@ -416,7 +454,9 @@ class _Checker:
             raise self.fail("type/layout", f"{describe(result)} is impossible: {reason}", call.span)
         holders = result.layout.warps
         if holders > 1 and self.scope.warps % holders:
-            message = f"{describe(result)} is held by {holders} warps together, the role has {self.scope.warps}"
+            message = (
+                f"{describe(result)} is held by {holders} warps together, the role has {self.scope.warps}"
+            )
             raise self.fail("type/layout", message, call.span)
 
     def _check_in_place(self, call: n.Call, site: Site, name: str) -> None:
@@ -439,12 +479,19 @@ class _Checker:
             elif parameter.name in keywords:
                 bound[parameter.name] = (self.operand(call, parameter, keywords.pop(parameter.name)),)
             elif parameter.default is REQUIRED:
-                raise self.fail("type/arguments", f"`{call.name}` needs the operand `{parameter.name}`", call.span, usage(call.name, primitive))
+                raise self.fail(
+                    "type/arguments",
+                    f"`{call.name}` needs the operand `{parameter.name}`",
+                    call.span,
+                    usage(call.name, primitive),
+                )
             else:
                 bound[parameter.name] = (self.default(parameter),)
         if positional or keywords:
             extra = positional[0].span if positional else keywords[next(iter(keywords))].span
-            raise self.fail("type/arguments", f"`{call.name}` takes no such operand", extra, usage(call.name, primitive))
+            raise self.fail(
+                "type/arguments", f"`{call.name}` takes no such operand", extra, usage(call.name, primitive)
+            )
         return bound
 
     def default(self, parameter: Parameter) -> Operand:
@@ -458,7 +505,9 @@ class _Checker:
         if not set(found) & set(parameter.kinds):
             wanted = " or ".join(_KIND_WORDS[k] for k in parameter.kinds)
             message = f"`{parameter.name}` of `{call.name}` must be {wanted}, this is {describe(kind)}"
-            raise self.fail("type/operand", message, expr.span, usage(call.name, self.instance.primitives[call.name]))
+            raise self.fail(
+                "type/operand", message, expr.span, usage(call.name, self.instance.primitives[call.name])
+            )
         return Operand(parameter.name, kind, expr, self._known(expr, kind))
 
     def kinds(self, kind: Type) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Who executes: `warps` of the role, in warpgroups or not, one elected thread of `elected` or all ("")."""
+    """Who executes: `warps` of the role, in warpgroups or not; one thread per `elected`, or all ("")."""
 
     role: str
     warps: int
@@ -213,7 +213,7 @@ class Registers:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A region in CUDA text: `origin` holds a C++ integer expression per axis of the buffer, `size` extents."""
+    """A region in CUDA text: `origin` holds a C++ integer expression per axis, `size` extents."""
 
     buffer: Buffer
     origin: tuple[str, ...]
@@ -236,7 +236,7 @@ class Writer(Protocol):
         *,
         memory: bool = True,
     ) -> None:
-        """An `asm volatile`: outputs and inputs are (constraint, C++ lvalue/expression) pairs, in order %0..."""
+        """An `asm volatile`: outputs and inputs are (constraint, C++ lvalue/expression) pairs, from %0 on."""
         ...
 
     def temporary(self, kind: FragmentType) -> Registers:

@@ -41,7 +41,7 @@ class Good:
 
 
 class Rule(ABC):
-    """One offence. Named by it: class UnfencedTmaStore, file unfenced_tma_store.py, code sync/unfenced-tma-store."""
+    """One offence, named by it: UnfencedTmaStore in unfenced_tma_store.py is sync/unfenced-tma-store."""
 
     family: ClassVar[Family]
     severity: ClassVar[Severity] = "error"

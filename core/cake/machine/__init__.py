@@ -1,1 +1,1 @@
-"""The abstract GPU: one run of a kernel instance, read as facts, values or time. Entry: `machine.engine.run`."""
+"""The abstract GPU: a run of a kernel instance read as facts, values or time. Entry: `engine.run`."""

@@ -13,8 +13,8 @@ from cake.machine.effects import BarrierSlot
 
 @dataclass(slots=True)
 class Clock:
-    """What is known to have happened: `seen[w]`, the epoch of warp w up to which everything is; `published[w]`,
-    up to which w's accesses are visible to the async proxy too; `events`, completed asynchronous operations."""
+    """What is known to have happened: warp w up to epoch `seen[w]`, and visible to the async proxy up to
+    `published[w]`; `events` has a bit for each asynchronous operation known complete."""
 
     seen: list[int]
     published: list[int]

@@ -145,7 +145,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Order this thread's earlier accesses: towards the async proxy, of barrier initialization, of registers."""
+    """Order this thread's earlier accesses: towards the async proxy, of mbarrier init, or of registers."""
 
     kind: FenceKind
 
@@ -166,4 +166,16 @@ class SetRegisters:
     grow: bool
 
 
-Effect = Read | Write | Async | Commit | WaitGroup | InitBarrier | Arrive | Wait | Fence | Rendezvous | SetRegisters
+Effect = (
+    Read
+    | Write
+    | Async
+    | Commit
+    | WaitGroup
+    | InitBarrier
+    | Arrive
+    | Wait
+    | Fence
+    | Rendezvous
+    | SetRegisters
+)

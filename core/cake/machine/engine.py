@@ -7,7 +7,7 @@ blocks. Sources: PTX ISA, "Memory Consistency Model"; mbarrier and async-group s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,13 @@ import numpy as np
 from cake.diagnostics import Span
 from cake.ir.instance import Instance
 from cake.ir.types import Buffer, FragmentType
-from cake.kinds.primitive import Op
 from cake.machine import effects as fx
+from cake.machine import endings
 from cake.machine import facts as ft
-from cake.machine.barriers import Barrier, Clock, Groups, Meeting
-from cake.machine.program import Instruction, Program, Warp
+from cake.machine.agents import Agent, FragmentValue
+from cake.machine.barriers import Barrier, Clock, Meeting
+from cake.machine.memory import Memory
+from cake.machine.program import Instruction, Program
 from cake.machine.shadow import Knowledge, Record, Shadow
 
 MAX_STEPS = 200_000
@@ -28,102 +30,19 @@ MAX_FINDINGS = 200
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(slots=True, eq=False)
-class FragmentValue:
-    """A fragment held by one warp: `array` of shape `layout.warp_shape` (None when only facts are observed).
-    `event` is the asynchronous operation that writes the registers, -1 for none."""
-
-    type: FragmentType
-    array: Array | None
-    producer: Instruction
-    event: int = -1
-    modified: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Agent:
-    """A warp at work."""
-
-    warp: Warp
-    steps: Generator[Instruction, Any, None]
-    clock: Clock
-    registers: int
-    lane_events: int = 0
-    """Completions known to the elected or copying lanes, not yet to the whole warp."""
-    executed: int = 0
-    register_fence: int = -1
-    blocked: Callable[[], bool] | None = None
-    waits: tuple[Instruction, str, fx.BarrierSlot | None] | None = None
-    started: bool = False
-    finished: bool = False
-    result: Any = None
-    groups: dict[str, Groups] | None = None
-
-    def group(self, kind: str) -> Groups:
-        assert self.groups is not None
-        return self.groups.setdefault(kind, Groups())
-
-
-class Memory:
-    """Values of buffers: numpy arrays of their dtypes. Implements kinds.primitive.Memory."""
-
-    def __init__(self, instance: Instance, inputs: Mapping[str, Array]) -> None:
-        self.arrays: dict[str, Array] = {}
-        self.written: dict[str, Array] = {}
-        for name, buffer in instance.buffers.items():
-            if buffer.space == "global" and not buffer.output:
-                self.arrays[name] = np.ascontiguousarray(inputs[name], dtype=buffer.dtype.numpy)
-                if self.arrays[name].shape != buffer.shape:
-                    raise ValueError(f"input {name} has shape {self.arrays[name].shape}, expected {buffer.shape}")
-            elif buffer.output:
-                self.arrays[name] = np.zeros(buffer.shape, buffer.dtype.numpy)
-                self.written[name] = np.zeros(buffer.shape, bool)
-        self.instance = instance
-        self.fresh()
-
-    def fresh(self) -> None:
-        """Shared memory of a new CTA: poison that shows wherever it leaks."""
-        for name, buffer in self.instance.buffers.items():
-            if buffer.space == "shared":
-                poison = np.nan if buffer.dtype.is_float else np.iinfo(np.int32).min
-                self.arrays[name] = np.full(buffer.shape, poison, buffer.dtype.numpy)
-
-    def read(self, region: fx.Region, fill: float = 0.0) -> Array:
-        """The window's values, `fill` outside the buffer; shape `region.size`."""
-        array = self.arrays[region.buffer.name]
-        if region.inside:
-            return array[tuple(slice(a, a + s) for a, s in zip(region.start, region.size, strict=True))]
-        out = np.full(region.size, fill, array.dtype)
-        box = region.box
-        if all(n for _, n in box):
-            into = tuple(slice(a - start, a - start + n) for (a, n), start in zip(box, region.start, strict=True))
-            out[into] = array[tuple(slice(a, a + n) for a, n in box)]
-        return out
-
-    def write(self, region: fx.Region, data: Array) -> None:
-        """Store `data` (shape `region.size`) into the window; what lies outside is dropped."""
-        box = region.box
-        if not all(n for _, n in box):
-            return
-        name = region.buffer.name
-        target = tuple(slice(a, a + n) for a, n in box)
-        source = tuple(slice(a - start, a - start + n) for (a, n), start in zip(box, region.start, strict=True))
-        self.arrays[name][target] = np.asarray(data).reshape(region.size)[source]
-        if name in self.written:
-            self.written[name][target] = True
-
-
 class Engine:
     """Runs one CTA."""
 
-    def __init__(self, instance: Instance, block: int, facts: ft.Facts, memory: Memory | None, program: Program) -> None:
+    def __init__(
+        self, instance: Instance, block: int, facts: ft.Facts, memory: Memory | None, program: Program
+    ) -> None:
         self.instance = instance
         self.facts = facts
         self.memory = memory
         self.count = instance.warps
         entry = min(255, 65536 // instance.threads) // 8 * 8
         self.agents = [
-            _Agent(w, program.run(w), Clock.zero(self.count), entry, groups={}) for w in program.warps(block)
+            Agent(w, program.run(w), Clock.zero(self.count), entry, groups={}) for w in program.warps(block)
         ]
         for agent in self.agents:
             agent.clock.seen[agent.warp.index] = 1
@@ -162,11 +81,11 @@ class Engine:
                     progress = True
         alive = [agent for agent in self.agents if not agent.finished]
         if alive and self.facts.steps < MAX_STEPS:
-            self.deadlock(alive)
+            endings.deadlock(self, alive)
         if not alive:
-            self.exit_checks()
+            endings.exit_checks(self)
 
-    def resume(self, agent: _Agent) -> None:
+    def resume(self, agent: Agent) -> None:
         """Run one warp until it blocks or ends."""
         agent.blocked = agent.waits = None
         send = agent.steps.send
@@ -184,11 +103,11 @@ class Engine:
             self.reconverge(agent)
             agent.finished = True
 
-    def reconverge(self, agent: _Agent) -> None:
+    def reconverge(self, agent: Agent) -> None:
         """After one_thread() the warp's lanes meet again and share what the one lane knew."""
         agent.clock.events |= agent.lane_events
 
-    def execute(self, agent: _Agent, instruction: Instruction) -> Any:
+    def execute(self, agent: Agent, instruction: Instruction) -> Any:
         self.facts.steps += 1
         agent.executed += 1
         op = instruction.op(agent.warp.env, agent.warp.rank)
@@ -207,7 +126,9 @@ class Engine:
             return None
         return FragmentValue(result, array, instruction, event, -1 if asynchronous else agent.executed)
 
-    def touch(self, agent: _Agent, instruction: Instruction, fragment: FragmentValue, handed_over: bool | str) -> None:
+    def touch(
+        self, agent: Agent, instruction: Instruction, fragment: FragmentValue, handed_over: bool | str
+    ) -> None:
         """Registers in use: by the tensor cores only after a fence, by others only after completion."""
         if handed_over:
             if fragment.event < 0 and fragment.modified > agent.register_fence:
@@ -219,21 +140,21 @@ class Engine:
         if finding not in self.facts.findings:
             self.facts.findings.append(finding)
 
-    def known(self, agent: _Agent) -> int:
+    def known(self, agent: Agent) -> int:
         """Completed events known to who executes: the elected lane also knows its own groups'."""
         return agent.clock.events | agent.lane_events if agent.warp.elected else agent.clock.events
 
     # --- memory -------------------------------------------------------------------------------------------
 
-    def _read(self, agent: _Agent, instruction: Instruction, effect: fx.Read) -> None:
+    def _read(self, agent: Agent, instruction: Instruction, effect: fx.Read) -> None:
         self.access(agent, instruction, effect.buffer, effect.box, write=False)
 
-    def _write(self, agent: _Agent, instruction: Instruction, effect: fx.Write) -> None:
+    def _write(self, agent: Agent, instruction: Instruction, effect: fx.Write) -> None:
         self.access(agent, instruction, effect.buffer, effect.box, write=True)
 
     def access(
         self,
-        agent: _Agent,
+        agent: Agent,
         instruction: Instruction,
         buffer: Buffer,
         box: fx.Box,
@@ -248,10 +169,16 @@ class Engine:
         shadow = self.shadows[buffer.name]
         if buffer.space == "global" and not buffer.output:
             if write:
-                self.find(ft.OutOfBounds(self.describe(agent, instruction, buffer, box, write, event, proxy), (), ()))
+                self.find(
+                    ft.OutOfBounds(
+                        self.describe(agent, instruction, buffer, box, write, event, proxy), (), ()
+                    )
+                )
             return
         index = agent.warp.index
-        new = Record(write, event, index, agent.clock.seen[index], box, instruction, agent.warp.role.name, proxy)
+        new = Record(
+            write, event, index, agent.clock.seen[index], box, instruction, agent.warp.role.name, proxy
+        )
         clock = agent.clock.published if proxy == "async" else agent.clock.seen
         if event < 0 or proxy == "generic":
             # Program order orders a warp's own generic accesses.
@@ -259,12 +186,14 @@ class Engine:
         for old in shadow.conflicts(new, Knowledge(clock, self.known(agent))):
             self.race(agent, old, new, buffer)
         if not write and not shadow.holds(box):
-            self.find(ft.UninitializedRead(self.describe(agent, instruction, buffer, box, write, event, proxy)))
+            self.find(
+                ft.UninitializedRead(self.describe(agent, instruction, buffer, box, write, event, proxy))
+            )
         shadow.add(new)
         if write:
             shadow.mark(box)
 
-    def race(self, agent: _Agent, old: Record, new: Record, buffer: Buffer) -> None:
+    def race(self, agent: Agent, old: Record, new: Record, buffer: Buffer) -> None:
         if old.event >= 0:
             cause = "incomplete"
         elif agent.clock.seen[old.warp] >= old.epoch or old.warp == new.warp:
@@ -282,22 +211,41 @@ class Engine:
         i = record.instruction
         proxy: fx.Proxy = "async" if record.proxy == "async" else "generic"
         return ft.Access(
-            i.name, i.span, record.warp, record.role, proxy, record.write, buffer, record.box, record.event >= 0
+            i.name,
+            i.span,
+            record.warp,
+            record.role,
+            proxy,
+            record.write,
+            buffer,
+            record.box,
+            record.event >= 0,
         )
 
     def describe(
-        self, agent: _Agent, instruction: Instruction, buffer: Buffer, box: fx.Box, write: bool, event: int, proxy: str
+        self,
+        agent: Agent,
+        instruction: Instruction,
+        buffer: Buffer,
+        box: fx.Box,
+        write: bool,
+        event: int,
+        proxy: str,
     ) -> ft.Access:
         record = Record(write, event, agent.warp.index, 0, box, instruction, agent.warp.role.name, proxy)
         return self.access_of(record, buffer)
 
-    def _async(self, agent: _Agent, instruction: Instruction, effect: fx.Async) -> None:
+    def _async(self, agent: Agent, instruction: Instruction, effect: fx.Async) -> None:
         self.events += 2
         reads, writes = self.events, self.events - 1
         for read in effect.reads:
-            self.access(agent, instruction, read.buffer, read.box, write=False, event=reads, proxy=effect.proxy)
+            self.access(
+                agent, instruction, read.buffer, read.box, write=False, event=reads, proxy=effect.proxy
+            )
         for write in effect.writes:
-            self.access(agent, instruction, write.buffer, write.box, write=True, event=writes, proxy=effect.proxy)
+            self.access(
+                agent, instruction, write.buffer, write.box, write=True, event=writes, proxy=effect.proxy
+            )
         if effect.group is not None:
             agent.group(effect.group).open.append((1 << reads, 1 << writes, instruction.span))
         if effect.barrier is not None:
@@ -312,12 +260,12 @@ class Engine:
 
     # --- groups -------------------------------------------------------------------------------------------
 
-    def _commit(self, agent: _Agent, instruction: Instruction, effect: fx.Commit) -> None:
+    def _commit(self, agent: Agent, instruction: Instruction, effect: fx.Commit) -> None:
         groups = agent.group(effect.group)
         groups.closed.append(groups.open)
         groups.open = []
 
-    def _wait_group(self, agent: _Agent, instruction: Instruction, effect: fx.WaitGroup) -> None:
+    def _wait_group(self, agent: Agent, instruction: Instruction, effect: fx.WaitGroup) -> None:
         groups = agent.group(effect.group)
         settled = len(groups.closed) - effect.pending
         bits = 0
@@ -333,17 +281,19 @@ class Engine:
 
     # --- mbarriers ----------------------------------------------------------------------------------------
 
-    def _init(self, agent: _Agent, instruction: Instruction, effect: fx.InitBarrier) -> None:
+    def _init(self, agent: Agent, instruction: Instruction, effect: fx.InitBarrier) -> None:
         old = self.barriers.get(effect.slot)
         if old is not None:
             self.find(ft.BarrierMisuse("reinitialized", effect.slot, instruction.span, old.init))
         clock = Clock.zero(self.count)
-        barrier = Barrier(effect.slot, effect.arrivals, clock, clock.copy(), instruction.span, effect.arrivals)
+        barrier = Barrier(
+            effect.slot, effect.arrivals, clock, clock.copy(), instruction.span, effect.arrivals
+        )
         self.barriers[effect.slot] = barrier
         self.init_epochs[effect.slot] = (agent.warp.index, agent.clock.seen[agent.warp.index])
 
     def barrier(
-        self, agent: _Agent, instruction: Instruction, slot: fx.BarrierSlot, *, asynchronous: bool = False
+        self, agent: Agent, instruction: Instruction, slot: fx.BarrierSlot, *, asynchronous: bool = False
     ) -> Barrier | None:
         """The mbarrier, if it is ready for use by this warp; findings where it is not."""
         declared = self.instance.barriers[slot.name]
@@ -359,7 +309,7 @@ class Engine:
             barrier.fenced = True
         return barrier
 
-    def _arrive(self, agent: _Agent, instruction: Instruction, effect: fx.Arrive) -> None:
+    def _arrive(self, agent: Agent, instruction: Instruction, effect: fx.Arrive) -> None:
         self.signals.setdefault(effect.slot, {})[instruction.span] = None
         barrier = self.barrier(agent, instruction, effect.slot)
         if barrier is None:
@@ -375,14 +325,14 @@ class Engine:
         barrier.gathered.join(self.release(agent))
         barrier.advance()
 
-    def release(self, agent: _Agent) -> Clock:
+    def release(self, agent: Agent) -> Clock:
         """What this warp makes known by a release; its later accesses get a later epoch."""
         agent.clock.events |= agent.lane_events
         out = agent.clock.copy()
         agent.clock.seen[agent.warp.index] += 1
         return out
 
-    def _wait(self, agent: _Agent, instruction: Instruction, effect: fx.Wait) -> None:
+    def _wait(self, agent: Agent, instruction: Instruction, effect: fx.Wait) -> None:
         barrier = self.barrier(agent, instruction, effect.slot)
         if barrier is None:
             return
@@ -399,7 +349,7 @@ class Engine:
 
     # --- fences, rendezvous, registers --------------------------------------------------------------------
 
-    def _fence(self, agent: _Agent, instruction: Instruction, effect: fx.Fence) -> None:
+    def _fence(self, agent: Agent, instruction: Instruction, effect: fx.Fence) -> None:
         index = agent.warp.index
         if effect.kind == "async_proxy":
             agent.clock.published[index] = agent.clock.seen[index]
@@ -411,7 +361,7 @@ class Engine:
                 if warp == index:
                     self.barriers[slot].fenced = True
 
-    def _rendezvous(self, agent: _Agent, instruction: Instruction, effect: fx.Rendezvous) -> None:
+    def _rendezvous(self, agent: Agent, instruction: Instruction, effect: fx.Rendezvous) -> None:
         warps = effect.warps or self.count
         meeting = self.meetings.get(effect.id)
         if meeting is None:
@@ -439,7 +389,7 @@ class Engine:
             agent.blocked = ready
             agent.waits = (instruction, f"{meeting.expected} warps at barrier {effect.id}", None)
 
-    def _set_registers(self, agent: _Agent, instruction: Instruction, effect: fx.SetRegisters) -> None:
+    def _set_registers(self, agent: Agent, instruction: Instruction, effect: fx.SetRegisters) -> None:
         """setmaxnreg moves registers between the warps and a pool; growing waits for the pool."""
         need = effect.count - agent.registers
         if not effect.grow:
@@ -457,69 +407,6 @@ class Engine:
         if not ready():
             agent.blocked = ready
             agent.waits = (instruction, f"registers:{effect.count}", None)
-
-    # --- the end ------------------------------------------------------------------------------------------
-
-    def deadlock(self, alive: list[_Agent]) -> None:
-        starved = [b for b in self.barriers.values() if b.pending == 0 and b.transactions]
-        if starved:
-            for b in starved:
-                self.find(ft.Transactions(b.slot, b.expected, b.delivered, tuple(b.expects), tuple(b.copies)))
-            return
-        for agent in alive:
-            if agent.waits and agent.waits[1].startswith("registers:"):
-                wanted = int(agent.waits[1].split(":")[1])
-                free = self.pool // 32 + agent.registers
-                self.find(ft.RegisterPool(agent.waits[0].span, wanted, free))
-                return
-        seen: dict[tuple[Span, str], ft.Blocked] = {}
-        for agent in alive:
-            if agent.waits is None:
-                continue
-            instruction, what, slot = agent.waits
-            signallers = self.signallers(slot)
-            where = ", ".join(f"{name}={value}" for name, value in agent.warp.iterations)
-            key = (instruction.span, slot.name if slot else what)
-            seen.setdefault(
-                key,
-                ft.Blocked(agent.warp.index, agent.warp.role.name, instruction.span, what, slot, signallers, where),
-            )
-        self.find(ft.Deadlock(tuple(seen.values())))
-
-    def signallers(self, slot: fx.BarrierSlot | None) -> tuple[Span, ...]:
-        """Instructions that arrived on any slot of the same array during the run."""
-        if slot is None:
-            return ()
-        spans = [span for s, found in self.signals.items() if s.name == slot.name for span in found]
-        return tuple(dict.fromkeys(spans))
-
-    def exit_checks(self) -> None:
-        everyone = 0
-        for agent in self.agents:
-            everyone |= agent.clock.events | agent.lane_events
-        for barrier in self.barriers.values():
-            if barrier.transactions:
-                b = barrier
-                self.find(ft.Transactions(b.slot, b.expected, b.delivered, tuple(b.expects), tuple(b.copies)))
-        for event, instruction, slot in self.copies:
-            if not (everyone >> event) & 1:
-                self.find(ft.BarrierMisuse("unconsumed", slot, instruction.span))
-                break
-        for agent in self.agents:
-            for kind, groups in (agent.groups or {}).items():
-                self.undrained(agent, kind, groups)
-
-    def undrained(self, agent: _Agent, kind: str, groups: Groups) -> None:
-        """Every group must be committed, and its reads of shared memory known complete, before the CTA ends."""
-        known = agent.clock.events | agent.lane_events
-        group: fx.Group = "bulk" if kind == "bulk" else "wgmma" if kind == "wgmma" else "cp_async"
-        for _, _, span in groups.open[:1]:
-            self.find(ft.Undrained(group, span, False))
-        for closed in groups.closed:
-            for reads, writes, span in closed[:1]:
-                if not known & (reads if kind == "bulk" else writes):
-                    self.find(ft.Undrained(group, span, True))
-                    return
 
 
 @dataclass(slots=True)

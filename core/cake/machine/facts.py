@@ -105,7 +105,13 @@ class BarrierMisuse:
     """
 
     kind: Literal[
-        "uninitialized", "reinitialized", "init_unordered", "init_unfenced", "too_many_arrivals", "overrun", "unconsumed"
+        "uninitialized",
+        "reinitialized",
+        "init_unordered",
+        "init_unfenced",
+        "too_many_arrivals",
+        "overrun",
+        "unconsumed",
     ]
     slot: BarrierSlot
     span: Span
@@ -124,7 +130,7 @@ class RendezvousMismatch:
 
 @dataclass(frozen=True, slots=True)
 class FragmentHazard:
-    """Registers touched while the tensor cores own them ("in_flight"), or handed over unfenced ("unfenced")."""
+    """Registers touched while the tensor cores own them ("in_flight"), or handed over "unfenced"."""
 
     kind: Literal["in_flight", "unfenced"]
     span: Span

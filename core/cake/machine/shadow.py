@@ -1,7 +1,7 @@
 """Shadow memory: who touched which bytes last, and which bytes hold a value.
 
-Happens-before decides races, never the order of one run. A generic access is known by (warp, epoch): it happens
-before whatever has a clock for that warp that is as late. An asynchronous access is known by an event number:
+Happens-before decides races, never the order of one run. A generic access is known by (warp, epoch): it
+happens before whatever has a clock for that warp that is as late. An asynchronous access is known by an event number:
 it happens before whatever knows that event to be complete.
 """
 
@@ -80,7 +80,7 @@ class Shadow:
         return out
 
     def add(self, new: Record) -> None:
-        """Remember `new`; forget what it covers: after a write, older accesses to the same bytes are settled."""
+        """Remember `new` and forget what it settles: a write, every older access to the same bytes."""
         key = _key(new.box)
         for records in self.candidates(new.box) if new.write else [self.slices.get(key) or []]:
             if new.write:

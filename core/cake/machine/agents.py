@@ -1,0 +1,52 @@
+"""A warp at work on the machine, and the fragments it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cake.ir.types import FragmentType
+from cake.machine.barriers import Clock, Groups
+from cake.machine.effects import BarrierSlot
+from cake.machine.program import Instruction, Warp
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True, eq=False)
+class FragmentValue:
+    """A fragment held by one warp: `array` of shape `layout.warp_shape` (None when only facts are observed).
+    `event` is the asynchronous operation that writes the registers, -1 for none."""
+
+    type: FragmentType
+    array: Array | None
+    producer: Instruction
+    event: int = -1
+    modified: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """A warp at work."""
+
+    warp: Warp
+    steps: Generator[Instruction, Any, None]
+    clock: Clock
+    registers: int
+    lane_events: int = 0
+    """Completions known to the elected or copying lanes, not yet to the whole warp."""
+    executed: int = 0
+    register_fence: int = -1
+    blocked: Callable[[], bool] | None = None
+    waits: tuple[Instruction, str, BarrierSlot | None] | None = None
+    started: bool = False
+    finished: bool = False
+    result: Any = None
+    groups: dict[str, Groups] | None = None
+
+    def group(self, kind: str) -> Groups:
+        assert self.groups is not None
+        return self.groups.setdefault(kind, Groups())

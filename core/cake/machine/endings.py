@@ -1,0 +1,79 @@
+"""How a run ends: who waits for whom when nothing moves, and what must be drained when all is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cake.diagnostics import Span
+from cake.machine import effects as fx
+from cake.machine import facts as ft
+from cake.machine.agents import Agent
+from cake.machine.barriers import Groups
+
+if TYPE_CHECKING:
+    from cake.machine.engine import Engine
+
+
+def deadlock(engine: Engine, alive: list[Agent]) -> None:
+    starved = [b for b in engine.barriers.values() if b.pending == 0 and b.transactions]
+    if starved:
+        for b in starved:
+            engine.find(ft.Transactions(b.slot, b.expected, b.delivered, tuple(b.expects), tuple(b.copies)))
+        return
+    for agent in alive:
+        if agent.waits and agent.waits[1].startswith("registers:"):
+            wanted = int(agent.waits[1].split(":")[1])
+            free = engine.pool // 32 + agent.registers
+            engine.find(ft.RegisterPool(agent.waits[0].span, wanted, free))
+            return
+    seen: dict[tuple[Span, str], ft.Blocked] = {}
+    for agent in alive:
+        if agent.waits is None:
+            continue
+        instruction, what, slot = agent.waits
+        by = signallers(engine, slot)
+        where = ", ".join(f"{name}={value}" for name, value in agent.warp.iterations)
+        key = (instruction.span, slot.name if slot else what)
+        seen.setdefault(
+            key,
+            ft.Blocked(agent.warp.index, agent.warp.role.name, instruction.span, what, slot, by, where),
+        )
+    engine.find(ft.Deadlock(tuple(seen.values())))
+
+
+def signallers(engine: Engine, slot: fx.BarrierSlot | None) -> tuple[Span, ...]:
+    """Instructions that arrived on any slot of the same array during the run."""
+    if slot is None:
+        return ()
+    spans = [span for s, found in engine.signals.items() if s.name == slot.name for span in found]
+    return tuple(dict.fromkeys(spans))
+
+
+def exit_checks(engine: Engine) -> None:
+    everyone = 0
+    for agent in engine.agents:
+        everyone |= agent.clock.events | agent.lane_events
+    for barrier in engine.barriers.values():
+        if barrier.transactions:
+            b = barrier
+            engine.find(ft.Transactions(b.slot, b.expected, b.delivered, tuple(b.expects), tuple(b.copies)))
+    for event, instruction, slot in engine.copies:
+        if not (everyone >> event) & 1:
+            engine.find(ft.BarrierMisuse("unconsumed", slot, instruction.span))
+            break
+    for agent in engine.agents:
+        for kind, groups in (agent.groups or {}).items():
+            undrained(engine, agent, kind, groups)
+
+
+def undrained(engine: Engine, agent: Agent, kind: str, groups: Groups) -> None:
+    """Every group must be committed, and its reads of shared memory known complete, before the CTA ends."""
+    known = agent.clock.events | agent.lane_events
+    group: fx.Group = "bulk" if kind == "bulk" else "wgmma" if kind == "wgmma" else "cp_async"
+    for _, _, span in groups.open[:1]:
+        engine.find(ft.Undrained(group, span, False))
+    for closed in groups.closed:
+        for reads, writes, span in closed[:1]:
+            if not known & (reads if kind == "bulk" else writes):
+                engine.find(ft.Undrained(group, span, True))
+                return

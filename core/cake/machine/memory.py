@@ -1,0 +1,68 @@
+"""Values of buffers while a kernel runs on the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cake.ir.instance import Instance
+from cake.machine import effects as fx
+
+Array = np.ndarray[Any, Any]
+
+
+class Memory:
+    """Values of buffers: numpy arrays of their dtypes. Implements kinds.primitive.Memory."""
+
+    def __init__(self, instance: Instance, inputs: Mapping[str, Array]) -> None:
+        self.arrays: dict[str, Array] = {}
+        self.written: dict[str, Array] = {}
+        for name, buffer in instance.buffers.items():
+            if buffer.space == "global" and not buffer.output:
+                self.arrays[name] = np.ascontiguousarray(inputs[name], dtype=buffer.dtype.numpy)
+                if self.arrays[name].shape != buffer.shape:
+                    raise ValueError(
+                        f"input {name} has shape {self.arrays[name].shape}, expected {buffer.shape}"
+                    )
+            elif buffer.output:
+                self.arrays[name] = np.zeros(buffer.shape, buffer.dtype.numpy)
+                self.written[name] = np.zeros(buffer.shape, bool)
+        self.instance = instance
+        self.fresh()
+
+    def fresh(self) -> None:
+        """Shared memory of a new CTA: poison that shows wherever it leaks."""
+        for name, buffer in self.instance.buffers.items():
+            if buffer.space == "shared":
+                poison = np.nan if buffer.dtype.is_float else np.iinfo(np.int32).min
+                self.arrays[name] = np.full(buffer.shape, poison, buffer.dtype.numpy)
+
+    def read(self, region: fx.Region, fill: float = 0.0) -> Array:
+        """The window's values, `fill` outside the buffer; shape `region.size`."""
+        array = self.arrays[region.buffer.name]
+        if region.inside:
+            return array[tuple(slice(a, a + s) for a, s in zip(region.start, region.size, strict=True))]
+        out = np.full(region.size, fill, array.dtype)
+        box = region.box
+        if all(n for _, n in box):
+            into = tuple(
+                slice(a - start, a - start + n) for (a, n), start in zip(box, region.start, strict=True)
+            )
+            out[into] = array[tuple(slice(a, a + n) for a, n in box)]
+        return out
+
+    def write(self, region: fx.Region, data: Array) -> None:
+        """Store `data` (shape `region.size`) into the window; what lies outside is dropped."""
+        box = region.box
+        if not all(n for _, n in box):
+            return
+        name = region.buffer.name
+        target = tuple(slice(a, a + n) for a, n in box)
+        source = tuple(
+            slice(a - start, a - start + n) for (a, n), start in zip(box, region.start, strict=True)
+        )
+        self.arrays[name][target] = np.asarray(data).reshape(region.size)[source]
+        if name in self.written:
+            self.written[name][target] = True
