@@ -43,7 +43,7 @@ class ToyEvaluator:
         if min(numbers) < 0:
             return Verdict(False, "rules", (Step("rules", 0.5),), "toy/negative", "below 0", 1)
         if max(numbers) > 3:
-            return Verdict(False, "machine", (Step("machine", 0.5),), "toy/large", "above 3", 1, "count", "large")
+            return Verdict(False, "machine", (Step("machine", 0.5),), "toy/large", "above 3", 1, "count")
         seconds = 1e-3 / (1 + sum(numbers))
         timing = Timing(seconds, seconds * 0.9, seconds * 1.1, "Toy", {"bound": "toy"})
         return Verdict(True, "time", (Step("time", 0.5),), predicted=timing)

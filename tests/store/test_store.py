@@ -67,7 +67,6 @@ BAD = Verdict(
     message="shared tile is read before it is visible",
     line=7,
     primitive="tma_store",
-    cause="shared tile is read",
     diagnostics=({"code": "sync/unfenced-tma-store"},),
 )
 
@@ -113,6 +112,7 @@ def test_the_ledger_counts_candidates_and_lineages_by_signature(store: Store) ->
     assert (here.count, here.lineages) == (3, 2)
     assert (everywhere.count, everywhere.lineages) == (4, 3)
     assert here.failure.code == "sync/unfenced-tma-store"
+    assert here.failure.cause == BAD.message
 
 
 def test_a_verdict_needs_its_candidate(store: Store) -> None:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from cake.agent.archive import best, derive, parents, past
 from cake.errors import BrokenPlugin, CakeError
 from cake.evaluate.evaluator import Evaluator
-from cake.evaluate.verdict import LATE, Verdict, beats
+from cake.evaluate.verdict import Verdict, beats
+from cake.evolve.ledger import is_case
 from cake.kinds.proposer import Past, Proposal, Proposer, Request
 from cake.store.database import words_for_errors
 from cake.store.store import Entry, Store
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 6
 """Duplicates that one parent may give in one step before another parent is asked."""
-
-CASE_COUNT, CASE_LINEAGES = 3, 2
-"""A failure that was caught late so many times, in so many lineages, is a case for a new plugin."""
 
 KEPT_CHECKPOINTS = 3
 
@@ -186,8 +184,7 @@ class Loop:
 
     def _open_cases(self, step: int) -> None:
         for kind in self.store.failures(self.session.id):
-            late = kind.failure.stage in LATE
-            if late and kind.count >= CASE_COUNT and kind.lineages >= CASE_LINEAGES:
+            if is_case(kind.failure.stage, kind.count, kind.lineages):
                 detail = {"signature": kind.failure.signature, "code": kind.failure.code}
                 self.store.add_case(self.session.id, step, kind.failure.signature, detail)
 

@@ -36,7 +36,7 @@ class Timing:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The end of a candidate's climb. `stage` is the last stage that ran; where it failed there, `code`,
-    `message`, `line` (1-based, 0: no place), `primitive` and `cause` (normalized) say why."""
+    `message`, `line` (1-based, 0: no place) and `primitive` (the instruction there) say why."""
 
     ok: bool
     stage: Stage
@@ -45,7 +45,6 @@ class Verdict:
     message: str = ""
     line: int = 0
     primitive: str = ""
-    cause: str = ""
     diagnostics: tuple[Mapping[str, Any], ...] = ()
     symptoms: tuple[str, ...] = ()
     predicted: Timing | None = None

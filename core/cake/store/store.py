@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from sqlmodel import SQLModel, col, select
 from cake.errors import CakeError
 from cake.evaluate.verdict import Timing
 from cake.evaluate.verdict import Verdict as Judgement
+from cake.evolve.ledger import signature
 from cake.store.database import WRITES, open_engine, words_for_errors
 from cake.store.tables import (
     Candidate,
@@ -234,10 +234,8 @@ def _timing(timing: Timing) -> dict[str, Any]:
 
 
 def _sight(connection: Connection, candidate: str, verdict: Judgement) -> None:
-    parts = (verdict.stage, verdict.code, verdict.primitive, verdict.cause)
-    signature = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    stage, code, primitive, cause = parts
-    kind = Failure(signature=signature, stage=stage, code=code, primitive=primitive, cause=cause)
-    _once(connection, kind, signature)
+    sign = signature(verdict)
+    kind = Failure(signature=sign.id, **asdict(sign))
+    _once(connection, kind, sign.id)
     lineage = connection.get_one(Candidate, candidate).lineage
-    connection.add(Sighting(candidate=candidate, signature=signature, lineage=lineage))
+    connection.add(Sighting(candidate=candidate, signature=sign.id, lineage=lineage))
