@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
+from itertools import chain
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -37,6 +38,9 @@ from cake.kinds.task import Task
 
 PACKAGE = "cake_plugins"
 """Plugin files are imported as `cake_plugins.FOLDER.SLUG`, so that they may import one another."""
+
+ENTRY_POINT = "entry point"
+"""The kind of record of an entry-point module that fails before it can say which plugins it brings."""
 
 SLUG = r"[a-z][a-z0-9]*(_[a-z][a-z0-9]*)*"
 
@@ -147,19 +151,18 @@ def load(root: Path | None = None) -> Registry:
     """
     home, origin = _home(root)
     registry = Registry(home)
-    manager = pluggy.PluginManager("cake")
-    manager.add_hookspecs(hookspecs)
     _serve(home)
     for kind in KINDS.values():
         for path in plugin_files(home, kind):
-            _register(registry, manager, kind, path, origin)
+            _register(registry, kind, path, origin)
     for point in sorted(entry_points(group="cake"), key=lambda point: point.name):
-        _register_entry_point(registry, manager, point)
+        _register_entry_point(registry, point)
     for kind in KINDS.values():
         known = registry.of(kind.name)
         for name in sorted(known):
             known[name] = known.pop(name)
-    registry.plugins.sort(key=lambda record: (list(KINDS).index(record.kind), record.name, record.path))
+    order = [*KINDS, ENTRY_POINT]
+    registry.plugins.sort(key=lambda record: (order.index(record.kind), record.name, record.path))
     return registry
 
 
@@ -260,45 +263,56 @@ class _FilePlugin:
         setattr(self, kind.hook, hookimpl(contribute))
 
 
-def _register(registry: Registry, manager: pluggy.PluginManager, kind: Kind, path: Path, origin: str) -> None:
+def _register(registry: Registry, kind: Kind, path: Path, origin: str) -> None:
     slug = path.stem
-    where = _shown(path, registry.root)
-    name = f"{kind.folder}/{slug}"
+    shown = str(path.relative_to(registry.root))
 
     def read() -> None:
         if not re.fullmatch(SLUG, slug):
-            raise _Unusable(
-                "a plugin file is named in lower case with underscores, each word begun by a letter"
-            )
+            raise _Unusable("a plugin file is named in lower case, words begun by a letter, with underscores")
         module = importlib.import_module(f"{kind.package}.{slug}")
         if not (module.__doc__ or "").strip():
             raise _Unusable("the file has no docstring; it is what `cake explain` prints")
-        manager.register(_FilePlugin(kind, _contributions(module, kind, slug)), name)
-        _admit(registry, manager, kind, name, origin, str(where))
+        manager = _manager(_FilePlugin(kind, _contributions(module, kind, slug)))
+        _admit(registry, manager, kind, origin, shown)
 
-    _guarded(registry, read, kind=kind.name, name=slug, origin=origin, path=path, shown=str(where))
+    _guarded(registry, read, kind=kind.name, name=slug, origin=origin, path=path, shown=shown)
 
 
-def _register_entry_point(registry: Registry, manager: pluggy.PluginManager, point: EntryPoint) -> None:
-    origin = f"entry point {point.name}"
-    spec = importlib.util.find_spec(point.module.partition(".")[0])
-    path = Path(spec.origin) if spec and spec.origin else Path(point.module)
-    kinds: list[Kind] = []
+def _register_entry_point(registry: Registry, point: EntryPoint) -> None:
+    origin = f"{ENTRY_POINT} {point.name}"
+    path = _module_file(point.module)
+    managers: list[pluggy.PluginManager] = []
 
     def read() -> None:
-        module = point.load()
-        manager.register(module, point.name)
-        manager.check_pending()
-        kinds.extend(kind for kind in KINDS.values() if hasattr(module, kind.hook))
+        managers.append(_manager(point.load()))
 
-    if not _guarded(registry, read, kind="entry point", name=point.name, origin=origin, path=path):
+    if not _guarded(registry, read, kind=ENTRY_POINT, name=point.name, origin=origin, path=path):
         return
-    for kind in kinds:
+    for kind in KINDS.values():
 
         def admit(kind: Kind = kind) -> None:
-            _admit(registry, manager, kind, point.name, origin, str(path))
+            _admit(registry, managers[0], kind, origin, str(path))
 
         _guarded(registry, admit, kind=kind.name, name=point.name, origin=origin, path=path)
+
+
+def _module_file(name: str) -> Path:
+    """Where a module's text lies, without importing it; its bare name where that cannot be told."""
+    spec = importlib.util.find_spec(name.partition(".")[0])
+    if spec is None or spec.origin is None:
+        return Path(name)
+    inside = Path(spec.origin).parent.joinpath(*name.split(".")[1:])
+    return Path(spec.origin) if "." not in name else inside.with_suffix(".py")
+
+
+def _manager(plugin: object) -> pluggy.PluginManager:
+    """A manager of one plugin alone, so that what is wrong with it touches no other."""
+    manager = pluggy.PluginManager("cake")
+    manager.add_hookspecs(hookspecs)
+    manager.register(plugin)
+    manager.check_pending()
+    return manager
 
 
 def _guarded(
@@ -365,21 +379,17 @@ def _defined_here(value: object, module: ModuleType, kind: Kind) -> bool:
     )
 
 
-def _admit(
-    registry: Registry, manager: pluggy.PluginManager, kind: Kind, plugin: str, origin: str, shown: str
-) -> None:
-    """Ask the hook of one registered plugin, and enter what it answers, all or nothing."""
-    caller = getattr(manager.hook, kind.hook)
-    [implementation] = [i for i in caller.get_hookimpls() if i.plugin_name == plugin]
+def _admit(registry: Registry, manager: pluggy.PluginManager, kind: Kind, origin: str, shown: str) -> None:
+    """Ask the hook of one plugin, and enter what it answers, all or nothing."""
     known = registry.of(kind.name)
     entered: dict[str, Any] = {}
     records: list[PluginRecord] = []
-    for item in implementation.function():
+    for item in chain.from_iterable(getattr(manager.hook, kind.hook)()):
         line = _line(item)
         thing = _made(item, kind, line)
         for name in names_of(thing):
             if name in known or name in entered:
-                holder = next((r.path for r in [*registry.plugins, *records] if r.name == name), "")
+                holder = next(r.path for r in [*registry.plugins, *records] if r.name == name)
                 raise _Unusable(f"the name {name} is taken by {holder}", line)
             entered[name] = thing
             records.append(PluginRecord(kind.name, name, origin, shown, line))
@@ -424,7 +434,3 @@ def _line(item: Any) -> int:
         return inspect.getsourcelines(item)[1] if inspect.isclass(item) else 1
     except (OSError, TypeError):
         return 1
-
-
-def _shown(path: Path, root: Path) -> Path:
-    return path.relative_to(root) if path.is_relative_to(root) else path

@@ -87,12 +87,18 @@ def guarded(action: Callable[[], Any]) -> int:
     return ExitCode.OK
 
 
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if version:
+def _print_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"cake {__version__}")
         raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of `cake` itself; all of them act through their callbacks."""
 
 
 def _elsewhere() -> None:
@@ -107,3 +113,7 @@ def _status(end: SystemExit) -> int:
 
 def _complain(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

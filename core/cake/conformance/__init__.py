@@ -124,9 +124,11 @@ def check_docstring(registry: Registry, record: PluginRecord) -> None:
 
 def docstring_sections(text: str, headings: Sequence[str]) -> dict[str, str]:
     """The text under each heading, the title under `""`; empty where a heading is absent."""
+    title = text.strip().partition("\n")[0].strip()
+    if not headings:
+        return {"": title}
     names = "|".join(re.escape(heading) for heading in headings)
-    parts = re.split(rf"^[#\s]*({names})\b(?:[ \t]*:|[ \t]*$|[ \t]+-)", text, flags=re.MULTILINE)
-    title = parts[0].strip().partition("\n")[0].strip()
+    parts = re.split(rf"^[#\s]*({names})(?:[ \t]*\([^)\n]*\))?(?:[ \t]*:|[ \t]*$)", text, flags=re.MULTILINE)
     found = dict.fromkeys(headings, "")
     for heading, body in zip(parts[1::2], parts[2::2], strict=True):
         found[heading] = body.strip()

@@ -14,6 +14,7 @@ from cake.diagnostics import Diagnostic, KernelErrors, Source, render
 from cake.ir import parse
 from cake.ir.instance import Instance, instantiate
 from cake.ir.types import DType
+from cake.machine.engine import run
 from cake.plugins import PluginRecord, Registry
 
 Array = np.ndarray[Any, Any]
@@ -111,11 +112,15 @@ def instance_of(
 
 
 def outputs_of(instance: Instance, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-    from cake import machine
-
-    run = machine.run(instance, inputs=inputs)
-    outputs: Mapping[str, Array] = run.outputs
-    return outputs
+    """The outputs of all CTAs on the machine. Raises Failed for a fault or bytes left unwritten."""
+    done = run(instance, inputs=inputs)
+    demand(not done.facts.findings, f"the machine found {done.facts.findings[:1]}")
+    for name, written in done.written.items():
+        demand(
+            bool(np.all(written)),
+            f"{name}: {np.count_nonzero(~written)} of {written.size} elements unwritten",
+        )
+    return done.outputs
 
 
 def random_inputs(instance: Instance, seed: int) -> dict[str, Array]:

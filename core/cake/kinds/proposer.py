@@ -5,6 +5,7 @@ A proposer sees what the loop recorded and answers with kernel text; it measures
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,8 +53,8 @@ class Proposer(ABC):
 
     @classmethod
     def name(cls) -> str:
-        """The proposer's name on the command line."""
-        return cls.__name__.lower()
+        """The proposer's name on the command line, its file's: `OddSum` -> `odd_sum`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     @abstractmethod
     def propose(self, request: Request) -> Proposal | None:

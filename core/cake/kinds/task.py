@@ -5,6 +5,7 @@ The fields are those users ask with: operator, shapes, dtypes, layouts, target, 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,8 +45,8 @@ class Task(ABC):
 
     @classmethod
     def name(cls) -> str:
-        """The task's name on the command line."""
-        return cls.__name__.lower()
+        """The task's name on the command line, its file's: `OddSum` -> `odd_sum`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     @abstractmethod
     def inputs(self, dims: Mapping[str, int], rng: np.random.Generator) -> dict[str, Array]:
