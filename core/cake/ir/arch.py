@@ -34,7 +34,7 @@ def admits(claim: str, arch: str) -> bool:
 
 
 def claimed(kernel_arch: str) -> tuple[str, ...]:
-    """Where a kernel declared for `kernel_arch` runs: there and, if that is a plain name, on all later ones."""
+    """Where a kernel declared for `kernel_arch` runs: there and, if the name is plain, on all later ones."""
     if kernel_arch.endswith("a"):
         return (canonical(kernel_arch),)
     return tuple(arch for arch in ARCHS if number(arch) >= number(kernel_arch))

@@ -1,4 +1,4 @@
-"""Scalar expressions as closures over a mapping of names: exact bounded integers, never executed as Python."""
+"""Scalar expressions as closures over a mapping of names: exact bounded integers, never run as Python."""
 
 from __future__ import annotations
 

@@ -310,11 +310,11 @@ class _Layout:
             )
             offset += buffer.bytes
         offset = -(-offset // 8) * 8
-        for mbarrier in (s for s in self.kernel.body if isinstance(s, n.MBarrier)):
-            count = 1 if stmt.count is None else self.natural(stmt.count, "a number of mbarriers", 512)
-            arrivals = self.natural(stmt.arrivals, "arrivals", 2**20 - 1)
-            self.instance.barriers[stmt.name] = BarrierType(
-                stmt.name, count, arrivals, offset, stmt.count is None
+        for ring in (s for s in self.kernel.body if isinstance(s, n.MBarrier)):
+            count = 1 if ring.count is None else self.natural(ring.count, "a number of mbarriers", 512)
+            arrivals = self.natural(ring.arrivals, "arrivals", 2**20 - 1)
+            self.instance.barriers[ring.name] = BarrierType(
+                ring.name, count, arrivals, offset, ring.count is None
             )
             offset += 8 * count
         self.instance.shared_bytes = offset

@@ -19,6 +19,7 @@ MAX_CHARACTERS = 256 * 1024
 MAX_DEPTH = 64
 MAX_INTEGER = 2**63 - 1
 MAX_STATEMENTS = 4000
+MAX_ERRORS = 20
 
 _BINARY: dict[type[ast.operator], n.Binary_op] = {
     ast.Add: "+",
@@ -140,6 +141,8 @@ class _Reader:
                 out.append(read(item))
             except _Refused:
                 failed = True
+                if len(self.errors) >= MAX_ERRORS:
+                    raise
         if failed:
             raise _Refused
         return tuple(out)
