@@ -39,7 +39,8 @@ def workspace(tmp_path: Path) -> Workspace:
 def toy() -> ModuleType:
     """The module `toy_session`."""
     spec = importlib.util.spec_from_file_location("toy_session", HERE / "toy_session.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["toy_session"] = module
     spec.loader.exec_module(module)

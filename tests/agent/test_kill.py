@@ -42,7 +42,8 @@ def spawn(workspace: Workspace, *words: str, pause: bool = False) -> subprocess.
 
 def read_until(process: subprocess.Popen[str], word: str) -> None:
     """Answer every pause until the child says `word`."""
-    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdin is not None
     for line in process.stdout:
         if line.strip() == word:
             return

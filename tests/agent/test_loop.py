@@ -68,7 +68,8 @@ def test_a_session_judges_its_budget_and_gets_faster(runs: Runs) -> None:
     assert len(summary.entries) == 13
     assert all(entry.verdict for entry in summary.entries)
     assert summary.best is not None
-    assert summary.speedup is not None and summary.speedup > 2
+    assert summary.speedup is not None
+    assert summary.speedup > 2
     assert summary.as_json()["predicted_speedup"] == summary.speedup
     assert runs.store.session(session.id).reason == "budget"
 
@@ -138,12 +139,16 @@ def test_winners_are_commits_on_a_branch_of_their_own(runs: Runs) -> None:
     runs.go(session)
     root = runs.workspace.root
     branch = f"evolve/sum/{session.id}"
-    log = git(root, "log", "--format=%an %(trailers:key=Candidate,valueonly)", f"main..{branch}").split("\n\n")
+    log = git(root, "log", "--format=%an %(trailers:key=Candidate,valueonly)", f"main..{branch}").split(
+        "\n\n"
+    )
     summary = sum_up(runs.store, session.id)
     assert summary.best is not None
     assert len(log) == len(runs.store.commits(session.id)) >= 2
     assert all(line.startswith("cake-agent") for line in log if line)
-    assert git(root, "show", f"{branch}:history/{session.id}/kernel.cake") + "\n" == summary.best.candidate.text
+    assert (
+        git(root, "show", f"{branch}:history/{session.id}/kernel.cake") + "\n" == summary.best.candidate.text
+    )
     record = json.loads(git(root, "show", f"{branch}:history/{session.id}/session.json"))
     assert [c["text"] for c in record["candidates"]] == [e.candidate.text for e in summary.entries]
     assert all(c["verdict"] for c in record["candidates"])

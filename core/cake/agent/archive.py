@@ -52,7 +52,7 @@ def best(entries: Iterable[Entry]) -> Entry | None:
 
 
 def parents(history: Sequence[Past], seed: int) -> list[Past]:
-    """The valid candidates in the order in which to try them as parent: a draw from the best, then the rest."""
+    """The valid candidates in the order to try them as parent: a draw from the best, then the rest."""
     valid = [p for p in history if p.score is not None]
     ranked = sorted(valid, key=lambda p: (p.score or 0.0, p.id))
     # Only random(): the other methods of Random may change between versions of Python.

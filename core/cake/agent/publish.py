@@ -23,7 +23,9 @@ class BranchPublisher:
         gain = f"{speedup(start, entry):.3f}x over the start ({_word(entry)})"
         subject = f"Evolve {session.task}: {gain}"
         where = ", ".join(f"{name}={value}" for name, value in session.dims.items())
-        body = f"{entry.candidate.move}\n\nJudged at {where} for {session.device} ({session.backend} backend)."
+        body = (
+            f"{entry.candidate.move}\n\nJudged at {where} for {session.device} ({session.backend} backend)."
+        )
         return self._publish(session, entry, "winner", subject, body)
 
     def record(self, session: Session, entry: Entry) -> str:

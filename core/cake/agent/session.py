@@ -66,9 +66,7 @@ def plan(workspace: Workspace, registry: Registry, wish: Wish) -> Session:
     )
 
 
-def begin(
-    workspace: Workspace, store: Store, session: Session, fingerprint: Callable[[str], str]
-) -> None:
+def begin(workspace: Workspace, store: Store, session: Session, fingerprint: Callable[[str], str]) -> None:
     """Record a planned session and its start kernel. Raises CakeError where the kernel cannot be read."""
     path = workspace.root / session.start
     try:
@@ -188,15 +186,16 @@ def sum_up(store: Store, session: str) -> Summary:
 
 
 def _arch(task: Task, wished: str, device: str) -> str:
-    """The architecture whose start kernel to take: as wished, else the device's own, else the newest below."""
+    """The start kernel's architecture: as wished, else the device's own, else the newest below."""
     known = list(task.kernels)
     if wished:
         if wished not in known:
             raise CakeError(
-                f"task {task.name()} has no start kernel for architecture {wished!r}; it has {', '.join(known)}"
+                f"task {task.name()} has no start kernel for architecture {wished!r}; "
+                f"it has {', '.join(known)}"
             )
         return wished
-    fitting = [arch for arch in known if arch == device or (_number(arch) <= _number(device) and _basic(arch))]
+    fitting = [a for a in known if a == device or (_basic(a) and _number(a) <= _number(device))]
     if not fitting:
         raise CakeError(f"task {task.name()} has no kernel that runs on {device}; it has {', '.join(known)}")
     return max(fitting, key=lambda arch: (_number(arch), not _basic(arch)))

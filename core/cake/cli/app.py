@@ -23,6 +23,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     # command: (module that defines a function of that name, its one line of help)
     "check": ("cake.cli.check", "Judge kernels without a GPU: types, rules, the machine's facts."),
     "explain": ("cake.cli.explain", "Print what a rule, primitive, tactic or other plugin is about."),
+    "evolve": ("cake.cli.evolve", "Evolve a kernel of a task; winners are committed on a branch."),
+    "sessions": ("cake.cli.sessions", "List the sessions of this workspace."),
+    "show": ("cake.cli.show", "Show a session, or a candidate with its verdict and text."),
+    "resume": ("cake.cli.resume", "Go on with a session that was killed or interrupted."),
     "plugins": ("cake.cli.plugins", "List every plugin: kind, name, origin, author, commit, state."),
     "new": ("cake.cli.new", "Write the file of a new plugin, whose generated tests run at once."),
     "test": ("cake.cli.test", "Run the tests that plugin files carry in their cases."),

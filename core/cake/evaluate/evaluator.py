@@ -39,7 +39,7 @@ class Evaluator(Protocol):
     """Judges kernel texts. A candidate's fault, whatever it is, is a verdict and never an exception."""
 
     def evaluate(self, text: str, beat: float | None) -> Verdict:
-        """Climb the ladder. `beat`: seconds of the best so far; costly stages may be kept for what is faster."""
+        """Climb the ladder. `beat`: seconds of the best so far, which costly stages may be kept for."""
         ...
 
     def close(self) -> None:

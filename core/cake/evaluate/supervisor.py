@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ class _Worker:
     """A worker process with its pipes; standard error goes to a file without a name."""
 
     def __init__(self, command: tuple[str, ...], order: dict[str, Any]) -> None:
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115, closed by `kill`
         self._ready = False
         self._process = subprocess.Popen(
             command,
@@ -155,22 +156,14 @@ class _Worker:
         return f"{how}: {said[-1]}" if said else how
 
     def kill(self) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
         self._selector.close()
         for file in (self._process.stdin, self._process.stdout, self._errors):
-            if file is not None:
-                _close(file)
-
-
-def _close(file: Any) -> None:
-    try:
-        file.close()
-    except BrokenPipeError:
-        pass  # what was not yet written to a dead worker
+            with suppress(BrokenPipeError):  # what was not yet written to a dead worker
+                if file is not None:
+                    file.close()
 
 
 def _as_error(answer: dict[str, Any]) -> CakeError:

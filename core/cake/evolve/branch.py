@@ -32,7 +32,7 @@ _PATIENCE_S = 3.0
 
 
 class Branch:
-    """The branch `evolve/TASK/SESSION` and its worktree `.cake/worktrees/SESSION`, made at the first commit."""
+    """The branch `evolve/TASK/SESSION` and its worktree in `.cake/worktrees`, made at the first commit."""
 
     def __init__(self, workspace: Workspace, task: str, session: str, base: str) -> None:
         self.name = f"evolve/{task}/{session}"
@@ -80,7 +80,7 @@ class Branch:
         self._ready = True
 
     def _usable(self) -> bool:
-        """Whether the worktree is there, whole and on its branch; what a killed process left in it is undone."""
+        """Whether the worktree is whole and on its branch; what a killed process left in it is undone."""
         if not self._registered() or not (self.folder / ".git").is_file():
             return False
         if self._inside("symbolic-ref", "--quiet", "HEAD", check=False) != f"refs/heads/{self.name}":

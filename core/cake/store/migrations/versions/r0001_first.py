@@ -96,9 +96,7 @@ def _failure() -> None:
     op.create_table(
         "sighting",
         sa.Column("candidate", sa.String(), sa.ForeignKey("candidate.id"), primary_key=True),
-        sa.Column(
-            "signature", sa.String(), sa.ForeignKey("failure.signature"), nullable=False, index=True
-        ),
+        sa.Column("signature", sa.String(), sa.ForeignKey("failure.signature"), nullable=False, index=True),
         sa.Column("lineage", sa.String(), nullable=False),
     )
 
