@@ -22,10 +22,8 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
+def make_workspace(folder: Path) -> Workspace:
     """A fresh git repository with the toy plugins, committed."""
-    folder = tmp_path / "toy"
     shutil.copytree(HERE / "toy", folder, ignore=shutil.ignore_patterns("__pycache__"))
     git(folder, "init", "--quiet", "--initial-branch=main")
     git(folder, "add", ".")
@@ -33,6 +31,18 @@ def workspace(tmp_path: Path) -> Workspace:
     opened = open_workspace(folder)
     opened.prepare()
     return opened
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """A toy workspace of this test's own."""
+    return make_workspace(tmp_path / "toy")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A toy workspace that a module's tests share to look at, not to change."""
+    return make_workspace(tmp_path_factory.mktemp("finished") / "toy")
 
 
 @pytest.fixture(scope="session")

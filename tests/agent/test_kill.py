@@ -68,13 +68,13 @@ def store(workspace: Workspace) -> Store:
     return Store(workspace.database)
 
 
-@pytest.fixture
-def whole(toy: ModuleType, workspace: Workspace, store: Store) -> tuple[list[tuple[object, ...]], list[str]]:
+@pytest.fixture(scope="module")
+def whole(toy: ModuleType, finished: Workspace) -> tuple[list[tuple[object, ...]], list[str]]:
     """Table and commits of the session that nobody kills."""
-    registry = load(workspace.root)
-    session = toy.start(workspace, registry, store, toy.wish(CANDIDATES, SEED))
-    proceed(workspace, registry, store, session, toy.ToyEvaluator(), toy.fingerprint)
-    return toy.table(store, session.id), actions(workspace, session.id)
+    registry, store = load(finished.root), Store(finished.database)
+    session = toy.start(finished, registry, store, toy.wish(CANDIDATES, SEED))
+    proceed(finished, registry, store, session, toy.ToyEvaluator(), toy.fingerprint)
+    return toy.table(store, session.id), actions(finished, session.id)
 
 
 def actions(workspace: Workspace, session: str) -> list[str]:

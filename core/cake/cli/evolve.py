@@ -39,7 +39,7 @@ def evolve(
     from cake.evaluate.ladder import fingerprint
     from cake.evaluate.supervisor import Supervisor
     from cake.store.store import Store
-    from cake.workspace import open_workspace
+    from cake.workspace import open_repository, open_workspace
 
     dims = parse_dims(dim or [])
     workspace = open_workspace()
@@ -47,6 +47,9 @@ def evolve(
     wish = Wish(task, backend, candidates, seed, seconds, device, arch, shape, dims, proposer)
     session = plan(workspace, registry, wish)
     workspace.prepare()
+    if open_repository(workspace.repository).is_dirty():
+        said = f"the checkout has changes that are not committed; the branch begins from {session.base[:10]}"
+        typer.echo(f"note: {said}, plugins and start kernel are read as they are here", err=True)
     evaluator = Supervisor(workspace.root, target(session))
     try:
         store = Store(workspace.database)
