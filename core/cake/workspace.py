@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from cake.plugins import find_workspace
 
 if TYPE_CHECKING:
     import git
+
+
+_LOCK_TRIES, _LOCK_PAUSE_S = 5, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +128,13 @@ def open_repository(folder: Path) -> git.Repo:
 
 
 def _lock(descriptor: int, *, shared: bool = False) -> bool:
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    """Take the lock of an open file; False where another process has it."""
+    mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_S)  # whoever only asks whether a session runs lets go at once
+        else:
+            return True
+    return False

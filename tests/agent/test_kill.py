@@ -229,3 +229,16 @@ def test_a_full_disk_is_said_and_the_session_goes_on_later(
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     proceed(workspace, registry, store, session, toy.ToyEvaluator(), toy.fingerprint)
     assert (toy.table(store, session.id), actions(workspace, session.id)) == whole
+
+
+def test_interrupted_by_the_user(toy: ModuleType, workspace: Workspace, store: Store, whole: Whole) -> None:
+    process = spawn(workspace, "begin", str(CANDIDATES), str(SEED), pause=True)
+    session = session_of(process)
+    read_until(process, "judged 3")
+    read_until(process, "judging")
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode not in (0, -signal.SIGKILL)
+    assert not workspace.running(session)
+    finish(workspace, session)
+    assert (toy.table(store, session), actions(workspace, session)) == whole

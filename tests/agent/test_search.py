@@ -1,4 +1,4 @@
-"""The search proposer: deterministic by seed, never the same twice, learns what pays, outlives bad tactics."""
+"""The search proposer: deterministic, never twice the same, learns what pays, outlives broken tactics."""
 
 from __future__ import annotations
 
