@@ -1,8 +1,8 @@
 """Shadow memory: who touched which bytes last, and which bytes hold a value.
 
 Happens-before decides races, never the order of one run. A generic access is known by (warp, epoch): it
-happens before whatever has a clock for that warp that is as late. An asynchronous access is known by an event number:
-it happens before whatever knows that event to be complete.
+happens before whatever has a clock for that warp that is as late. An asynchronous access is known by an
+event number: it happens before whatever knows that event to be complete.
 """
 
 from __future__ import annotations

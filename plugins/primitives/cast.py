@@ -1,0 +1,104 @@
+"""cast: conversion of a fragment to another dtype, in the same layout
+
+Takes
+    `cast(v, f32)` from bf16 or f16; `cast(v, bf16)`, `cast(v, f16)` from f32.
+Touches
+    Registers only.
+Completes when
+    Program order.
+Source
+    PTX ISA, "cvt": to 16 bits rounds to nearest even, two values at once; to f32 is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cake.codegen.pieces import as_float, loop, pack
+from cake.ir.types import DType, FragmentType, Type
+from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Site, Use, Writer, parameter
+from cake.machine.effects import Effect
+
+HALVES = (DType.bf16, DType.f16)
+
+
+class Cast(Primitive):
+    """Between f32 and the 16-bit floats."""
+
+    names = ("cast",)
+    parameters = (parameter("value", "fragment"), parameter("dtype", "dtype"))
+    uses = ("alu.lanes", "alu.latency")
+
+    def signature(self, site: Site) -> Type | None:
+        value, dtype = site.fragment("value"), site.dtype("dtype").dtype
+        if value.dtype is dtype:
+            raise site.refuse("dtype", f"the fragment is {dtype.value} already")
+        if (value.dtype, dtype) not in {*((h, DType.f32) for h in HALVES), *((DType.f32, h) for h in HALVES)}:
+            raise site.refuse("dtype", f"no conversion from {value.dtype.value} to {dtype.value}")
+        return FragmentType(dtype, value.shape, value.layout)
+
+    def effects(self, op: Op) -> Sequence[Effect]:
+        return ()
+
+    def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
+        with np.errstate(all="ignore"):
+            return np.asarray(op.args["value"].array.astype(op.result.dtype.numpy))
+
+    def time(self, op: Op, parameters: Parameters) -> Use:
+        count = op.result.registers / (2 if op.result.dtype in HALVES else 1)
+        return Use(count, {"alu": count * 32 / parameters("alu.lanes")}, parameters("alu.latency"))
+
+    def lower(self, op: Lowering, out: Writer) -> None:
+        result, value = op.result, op.args["value"]
+        assert result is not None
+        if result.type.dtype is DType.f32:
+            with loop(out, "i", result.count):
+                out.line(f"{result.name}[i] = {as_float(out, value, 'i')};")
+            return
+        elements = result.type.registers
+        with loop(out, "i", result.count):
+            high = f"{value.name}[i * 2 + 1]"
+            if elements % 2:
+                high = f"(i * 2 + 1 < {elements} ? {value.name}[i * 2 + (i * 2 + 1 < {elements})] : 0.0f)"
+            out.line(f"{result.name}[i] = {pack(out, result.type.dtype, f'{value.name}[i * 2]', high)};")
+
+    cases = (
+        Good(
+            "to bf16 and back",
+            """
+@kernel(arch="sm_80")
+def round_trip(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        store(y[:], cast(cast(load(x[:], vector=1, fill=0.0), bf16), f32), vector=1)
+""",
+            dims={"N": 96},
+            expect=lambda i: {"y": i["x"].astype(DType.bf16.numpy).astype(np.float32)},
+        ),
+        Good(
+            "to f16",
+            """
+@kernel(arch="sm_80")
+def narrow(x: Global[f32, N], y: GlobalOut[f16, N]):
+    grid(1)
+    with role("row", warps=1):
+        store(y[:], cast(load(x[:], vector=4, fill=0.0), f16), vector=4)
+""",
+            dims={"N": 256},
+            expect=lambda i: {"y": i["x"].astype(np.float16)},
+        ),
+        Bad(
+            "to the dtype it has",
+            """
+@kernel(arch="sm_80")
+def wrong(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        v = cast(load(x[:], vector=1, fill=0.0), f32)  #! type/operand
+""",
+            dims={"N": 32},
+        ),
+    )

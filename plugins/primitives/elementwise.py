@@ -1,0 +1,250 @@
+"""elementwise: arithmetic on f32 fragments, element by element, each register in place
+
+Takes
+    `a + b`, `a - b`, `a * b`, `a / b`, `maximum(a, b)`, `minimum(a, b)`: two fragments of the same shape and
+    layout, or a fragment and a number, or a fragment and a replicated scalar. `-a`, `exp2(a)`, `log2(a)`,
+    `rsqrt(a)`, `sqrt(a)`, `abs(a)`: one fragment.
+Touches
+    Registers only; phantoms are computed like any element.
+Completes when
+    Program order.
+Source
+    PTX ISA, "Floating Point Instructions": add, mul, fma, div.full, min, max, ex2.approx.ftz, lg2.approx,
+    rsqrt.approx, sqrt.approx, abs, neg. The approximations have at most 2 ulp of error in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cake.codegen.pieces import loop
+from cake.ir.layouts import Replicated
+from cake.ir.types import DType, FragmentType, ScalarType, Type
+from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Registers, Site, Use, Writer, parameter
+from cake.machine.effects import Effect
+
+BINARY = {
+    "add": (np.add, "{0} + {1}", 1, 0),
+    "sub": (np.subtract, "{0} - {1}", 1, 0),
+    "mul": (np.multiply, "{0} * {1}", 1, 0),
+    "div": (np.divide, "__fdividef({0}, {1})", 2, 1),
+    "maximum": (np.fmax, "fmaxf({0}, {1})", 1, 0),
+    "minimum": (np.fmin, "fminf({0}, {1})", 1, 0),
+}
+"""Per name: numpy, C++, instructions on the FMA pipe, instructions on the MUFU pipe."""
+
+UNARY = {
+    "neg": (np.negative, "-{0}", 1, 0, ""),
+    "abs": (np.abs, "fabsf({0})", 1, 0, ""),
+    "exp2": (np.exp2, "{f}({0})", 0, 1, "ex2.approx.ftz.f32"),
+    "log2": (np.log2, "{f}({0})", 0, 1, "lg2.approx.ftz.f32"),
+    "sqrt": (np.sqrt, "{f}({0})", 0, 1, "sqrt.approx.ftz.f32"),
+    "rsqrt": (lambda x: 1.0 / np.sqrt(x), "{f}({0})", 0, 1, "rsqrt.approx.ftz.f32"),
+}
+
+
+def _cost(parameters: Parameters, registers: int, alu: int, mufu: int) -> Use:
+    """One warp instruction a register: 32 lanes on pipes that serve `lanes` of them a cycle and SM."""
+    units = {}
+    if alu:
+        units["alu"] = registers * alu * 32 / parameters("alu.lanes")
+    if mufu:
+        units["mufu"] = registers * mufu * 32 / parameters("mufu.lanes")
+    return Use(registers * (alu + mufu), units, parameters("alu.latency"))
+
+
+def _need_f32(site: Site, name: str) -> None:
+    kind = site.operand(name).type
+    if isinstance(kind, FragmentType) and kind.dtype is not DType.f32:
+        message = f"arithmetic is in f32, this is {kind.dtype.value}"
+        raise site.refuse(name, message, help=f"cast({name}, f32)")
+
+
+class Binary(Primitive):
+    """Two operands."""
+
+    names = tuple(BINARY)
+    operators = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+    parameters = (parameter("a", "fragment", "float"), parameter("b", "fragment", "float"))
+    uses = ("alu.lanes", "alu.latency", "mufu.lanes")
+
+    def signature(self, site: Site) -> Type | None:
+        kinds = {}
+        for name in ("a", "b"):
+            _need_f32(site, name)
+            kinds[name] = site.operand(name).type
+        fragments = {n: k for n, k in kinds.items() if isinstance(k, FragmentType)}
+        if not fragments:
+            raise site.refuse(None, f"`{site.call.name}` needs a fragment; numbers are combined by the compiler")
+        wide = {n: k for n, k in fragments.items() if not (isinstance(k.layout, Replicated) and k.shape == ())}
+        if len({(k.shape, k.layout) for k in wide.values()}) > 1:
+            a, b = (f"{list(k.shape)} in {k.layout.name}" for k in wide.values())
+            raise site.refuse("b", f"the fragments differ: {a} and {b}")
+        return next(iter(wide.values()), next(iter(fragments.values())))
+
+    def effects(self, op: Op) -> Sequence[Effect]:
+        return ()
+
+    def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
+        function = BINARY[op.site.call.name][0]
+        a, b = (getattr(op.args[n], "array", op.args[n]) for n in ("a", "b"))
+        with np.errstate(all="ignore"):
+            return np.asarray(function(np.float32(a), np.float32(b)), np.float32)
+
+    def time(self, op: Op, parameters: Parameters) -> Use:
+        _, _, alu, mufu = BINARY[op.site.call.name]
+        return _cost(parameters, op.result.registers, alu, mufu)
+
+    def lower(self, op: Lowering, out: Writer) -> None:
+        assert op.result is not None
+        text = BINARY[op.site.call.name][1]
+        with loop(out, "i", op.result.count):
+            sides = [_side(op.args[n], op.result) for n in ("a", "b")]
+            out.line(f"{op.result.name}[i] = {text.format(*sides)};")
+
+    cases = (
+        Good(
+            "fragments, numbers and a replicated scalar",
+            """
+@kernel(arch="sm_80")
+def mix(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        v = load(x[:], vector=2, fill=0.0)
+        s = warp_max(v)
+        store(y[:], maximum(v * 2.0 - s, v) / (v * v + 1.0), vector=2)
+""",
+            dims={"N": 100},
+            expect=lambda i: {
+                "y": np.maximum(i["x"] * 2 - max(i["x"].max(), 0), i["x"]) / (i["x"] * i["x"] + 1)
+            },
+            rtol=1e-5,
+        ),
+        Good(
+            "minimum of a row and a number",
+            """
+@kernel(arch="sm_80")
+def clip(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        store(y[:], minimum(load(x[:], vector=1, fill=0.0), 0.5), vector=1)
+""",
+            dims={"N": 64},
+            expect=lambda i: {"y": np.minimum(i["x"], np.float32(0.5))},
+        ),
+        Bad(
+            "16-bit arithmetic",
+            """
+@kernel(arch="sm_80")
+def wrong(x: Global[bf16, N], y: GlobalOut[bf16, N]):
+    grid(1)
+    with role("row", warps=1):
+        v = load(x[:], vector=2, fill=0.0)
+        w = v * 2.0  #! type/operand
+""",
+            dims={"N": 64},
+        ),
+    )
+
+
+class Unary(Primitive):
+    """One operand."""
+
+    names = tuple(UNARY)
+    parameters = (parameter("a", "fragment"),)
+    operators = {"neg": "neg"}
+    uses = ("alu.lanes", "alu.latency", "mufu.lanes")
+
+    def signature(self, site: Site) -> Type | None:
+        _need_f32(site, "a")
+        return site.fragment("a")
+
+    def effects(self, op: Op) -> Sequence[Effect]:
+        return ()
+
+    def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
+        function = UNARY[op.site.call.name][0]
+        with np.errstate(all="ignore"):
+            return np.asarray(function(op.args["a"].array), np.float32)
+
+    def time(self, op: Op, parameters: Parameters) -> Use:
+        _, _, alu, mufu, _ = UNARY[op.site.call.name]
+        return _cost(parameters, op.result.registers, alu, mufu)
+
+    def lower(self, op: Lowering, out: Writer) -> None:
+        assert op.result is not None
+        name = op.site.call.name
+        _, text, _, _, instruction = UNARY[name]
+        helper = ""
+        if instruction:
+            helper = out.helper(
+                f"cake_{name}",
+                f"__device__ __forceinline__ float cake_{name}(float x) {{\n    float y;\n"
+                f'    asm("{instruction} %0, %1;" : "=f"(y) : "f"(x));\n    return y;\n}}',
+            )
+        with loop(out, "i", op.result.count):
+            out.line(f"{op.result.name}[i] = {text.format(_side(op.args['a'], op.result), f=helper)};")
+
+    cases = (
+        Good(
+            "square root of a magnitude",
+            """
+@kernel(arch="sm_80")
+def root(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        store(y[:], -sqrt(abs(load(x[:], vector=1, fill=0.0))), vector=1)
+""",
+            dims={"N": 64},
+            expect=lambda i: {"y": -np.sqrt(np.abs(i["x"]))},
+            rtol=1e-6,
+        ),
+        Good(
+            "powers of two",
+            """
+@kernel(arch="sm_80")
+def power(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        store(y[:], log2(exp2(load(x[:], vector=1, fill=0.0)) + 1.0), vector=1)
+""",
+            dims={"N": 64},
+            expect=lambda i: {"y": np.log2(np.exp2(i["x"]) + 1)},
+            rtol=1e-5,
+        ),
+        Good(
+            "reciprocal square root",
+            """
+@kernel(arch="sm_80")
+def scale(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        v = load(x[:], vector=1, fill=1.0)
+        store(y[:], rsqrt(v * v + 1.0), vector=1)
+""",
+            dims={"N": 64},
+            expect=lambda i: {"y": 1 / np.sqrt(i["x"] ** 2 + 1)},
+            rtol=1e-6,
+        ),
+        Bad(
+            "of a 16-bit fragment",
+            """
+@kernel(arch="sm_80")
+def wrong(x: Global[bf16, N], y: GlobalOut[bf16, N]):
+    grid(1)
+    with role("row", warps=1):
+        v = exp2(load(x[:], vector=2, fill=0.0))  #! type/operand
+""",
+            dims={"N": 64},
+        ),
+    )
+
+
+def _side(operand: Registers | str, result: Registers) -> str:
+    """An operand inside the loop over `i`: its register, its only register, or the number."""
+    if isinstance(operand, Registers):
+        return f"{operand.name}[i]" if operand.count == result.count else f"{operand.name}[0]"
+    return f"static_cast<float>({operand})"
