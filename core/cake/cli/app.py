@@ -23,7 +23,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     # command: (module that defines a function of that name, its one line of help)
     "check": ("cake.cli.check", "Judge kernels without a GPU: types, rules, the machine's facts."),
     "explain": ("cake.cli.explain", "Print what a rule, primitive, tactic or other plugin is about."),
-    "evolve": ("cake.cli.evolve", "Evolve a kernel of a task; winners are committed on a branch."),
+    "evolve": (
+        "cake.cli.evolve",
+        "Evolve a kernel of TASK and commit each new best on the branch evolve/TASK/SESSION.",
+    ),
     "sessions": ("cake.cli.sessions", "List the sessions of this workspace."),
     "show": ("cake.cli.show", "Show a session, or a candidate with its verdict and text."),
     "resume": ("cake.cli.resume", "Go on with a session that was killed or interrupted."),

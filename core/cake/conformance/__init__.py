@@ -17,10 +17,11 @@ from typing import Any
 from cake.conformance.others import calibration_checks, device_checks, task_checks
 from cake.conformance.primitives import primitive_checks
 from cake.conformance.rules import rule_checks
-from cake.conformance.support import Engine, Failed, Named
+from cake.conformance.support import Engine, Failed, Named, demand
 from cake.conformance.tactics import tactic_checks
 from cake.errors import CakeError
-from cake.plugins import KINDS, PluginRecord, Registry
+from cake.kinds.primitive import Primitive
+from cake.plugins import KINDS, PluginRecord, Registry, snake
 
 __all__ = ["HEADINGS", "Check", "Failed", "all_checks", "checks", "checks_of_file", "docstring_sections"]
 
@@ -55,10 +56,11 @@ class Check:
 
 def checks(registry: Registry, record: PluginRecord, hidden: Sequence[Any] = ()) -> list[Check]:
     """The checks of one plugin, those of the `hidden` cases after its own."""
-    prefix = f"{record.kind}/{_slug(record)}"
     if record.error:
-        return [Check(f"{prefix}/loads", _failing(f"{record.path}:{record.line}: {record.error}"))]
+        broken = f"{record.path}:{record.line}: {record.error}"
+        return [Check(f"{record.kind}/{record.name}/loads", partial(demand, False, broken))]
     thing = registry.of(record.kind)[record.name]
+    prefix = f"{record.kind}/{_slug(record, thing)}"
     found: list[Named] = [("documented", partial(check_docstring, registry, record))]
     if record.kind in _ENGINES:
         found += _ENGINES[record.kind](registry, record, thing, hidden)
@@ -88,23 +90,19 @@ def checks_of_file(registry: Registry, path: Path) -> list[Check]:
     return [check for record in reversed(kept.values()) for check in checks(registry, record)]
 
 
-def _slug(record: PluginRecord) -> str:
+def _slug(record: PluginRecord, thing: Any) -> str:
+    """The file's slug, or for a primitive, whose file may hold a family, the class's."""
+    if isinstance(thing, Primitive):
+        return snake(type(thing).__name__)
     return record.name.rpartition("/")[2].replace("-", "_")
 
 
 def _unique(found: Iterable[Named]) -> Iterator[Named]:
     seen: dict[str, int] = {}
     for what, run in found:
-        what = re.sub(r"\s+", "-", what.strip())
+        what = re.sub(r"[^\w.]+", "-", what).strip("-")
         seen[what] = seen.get(what, 0) + 1
         yield (what if seen[what] == 1 else f"{what}-{seen[what]}"), run
-
-
-def _failing(message: str) -> Callable[[], None]:
-    def run() -> None:
-        raise Failed(message)
-
-    return run
 
 
 # --- documentation ------------------------------------------------------------------------------------------

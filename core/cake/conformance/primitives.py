@@ -1,4 +1,4 @@
-"""Primitives: print and parse, verification, values against numpy, compilation for each architecture."""
+"""Primitives: print and parse, verification, values, bytes, compilation for each architecture."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from cake.conformance.support import (
     random_inputs,
     read_marks,
 )
+from cake.conformance.touched import check_touched
 from cake.ir import parse, print_kernel
 from cake.ir.arch import ARCHS, admits, canonical, claimed
 from cake.kinds import primitive
@@ -39,6 +40,7 @@ def primitive_checks(
         if case.dims and case.expect is not None:
             yield f"{case.name} values", partial(_primitive_values, registry, case, where)
         if case.dims:
+            yield f"{case.name} bytes", partial(_primitive_bytes, registry, it, case, where)
             for arch in _archs(it, case):
                 what = f"{case.name} compiles {arch}"
                 yield what, partial(_compiles, registry, case, arch, where)
@@ -68,6 +70,10 @@ def _primitive_values(registry: Registry, case: primitive.Good, where: str) -> N
     got = outputs_of(instance, inputs)
     for name, want in wanted.items():
         compare(got[name], want, case.rtol, f"{where}: {name}")
+
+
+def _primitive_bytes(registry: Registry, it: primitive.Primitive, case: primitive.Good, where: str) -> None:
+    check_touched(instance_of(registry, dedent(case.kernel), case.dims, where), it, where)
 
 
 def _archs(it: primitive.Primitive, case: primitive.Good) -> tuple[str, ...]:
