@@ -10,6 +10,7 @@ from typing import Any
 
 from cake.diagnostics import Diagnostic, Label, Span, error
 from cake.ir import nodes as n
+from cake.ir.alignment import steps
 from cake.ir.arch import admits
 from cake.ir.evaluate import HELPERS, EvaluationError, evaluate
 from cake.ir.instance import Instance
@@ -508,7 +509,10 @@ class _Checker:
             raise self.fail(
                 "type/operand", message, expr.span, usage(call.name, self.instance.primitives[call.name])
             )
-        return Operand(parameter.name, kind, expr, self._known(expr, kind))
+        starts: tuple[int, ...] = ()
+        if isinstance(kind, RegionType) and isinstance(expr, n.Name | n.Index):
+            starts = steps(expr, kind.buffer, self.instance.values)
+        return Operand(parameter.name, kind, expr, self._known(expr, kind), starts)
 
     def kinds(self, kind: Type) -> tuple[str, ...]:
         match kind:

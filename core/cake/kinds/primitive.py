@@ -69,12 +69,17 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand as `signature` sees it: its type, and its value where that is known on the instance."""
+    """An operand as `signature` sees it: its type, and its value where that is known on the instance.
+
+    `steps`: for a window, per axis of its buffer, a number of elements that divides every start the window
+    can have (0: it always starts at 0).
+    """
 
     name: str
     type: Type
     expr: Expr | None
     constant: int | float | str | None = None
+    steps: tuple[int, ...] = ()
 
     @property
     def span(self) -> Span:
