@@ -436,6 +436,9 @@ class _Checker:
         if primitive.collective and self.scope.elected:
             message = f"`{call.name}` is executed by whole warps and cannot run in one thread"
             raise self.fail("type/collective", message, call.span, "move it out of one_thread()")
+        if primitive.single and not self.scope.elected:
+            message = f"`{call.name}` is issued by one thread, here every lane would issue it"
+            raise self.fail("type/single", message, call.span, "put it inside `with one_thread():`")
         try:
             result = primitive.signature(site)
         except Refusal as refusal:

@@ -343,6 +343,8 @@ class Primitive(ABC):
     """Parameter whose registers become the result: the author must assign the call back to that name."""
     collective: ClassVar[bool] = True
     """Needs all lanes of the warp: illegal under one_thread()."""
+    single: ClassVar[bool] = False
+    """Issued once, by one thread: illegal outside one_thread(), where every lane would issue it."""
     uses: ClassVar[tuple[str, ...]] = ()
     """Calibration keys that `time` looks up."""
     cases: ClassVar[tuple[Good | Bad, ...]] = ()
