@@ -23,7 +23,7 @@ from cake.codegen.pieces import ACCESS, bits, loop, packing, shared_load
 from cake.ir.layouts import LANES, REPLICATED, Vector
 from cake.ir.types import FragmentType, RegionType, Type
 from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Registers, Site, Use, Window, Writer, parameter
-from cake.machine.effects import Box, Effect, Read
+from cake.machine.effects import Aligned, Box, Effect, Inside, Read
 
 CACHE = {"": "", "streaming": ".cs", "last_use": ".lu"}
 
@@ -101,7 +101,9 @@ class Load(Primitive):
         region = op.region("window")
         layout = op.result.layout
         if isinstance(layout, Vector):
-            return [Read(region.buffer, box) for box in row_boxes(op, layout, "window")]
+            size = layout.width * region.buffer.dtype.bytes
+            legal = (Inside(region), Aligned(region.buffer, region.start, size))
+            return [*legal, *(Read(region.buffer, box) for box in row_boxes(op, layout, "window"))]
         return (Read(region.buffer, region.box),)
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:

@@ -24,7 +24,7 @@ from cake.codegen.pieces import ACCESS, loop, packing, shared_store
 from cake.ir.layouts import LANES, Accumulator, Replicated, Vector
 from cake.ir.types import RegionType, Type
 from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Registers, Site, Use, Window, Writer, parameter
-from cake.machine.effects import Box, Effect, Region, Write
+from cake.machine.effects import Aligned, Box, Effect, Inside, Region, Write
 
 
 def row_axis(size: tuple[int, ...]) -> int:
@@ -112,8 +112,13 @@ class Store(Primitive):
         return region.sub(tuple(start), tuple(size))
 
     def effects(self, op: Op) -> Sequence[Effect]:
-        buffer = op.region("window").buffer
-        return [Write(buffer, box) for box in self.boxes(op)]
+        region, layout = op.region("window"), op.site.fragment("value").layout
+        buffer = region.buffer
+        writes = [Write(buffer, box) for box in self.boxes(op)]
+        size = max(1, op.args["vector"]) * buffer.dtype.bytes
+        if isinstance(layout, Accumulator):
+            return [Aligned(buffer, region.start, size), *writes]
+        return [Inside(region), Aligned(buffer, region.start, size), *writes]
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
         region, kind = op.region("window"), op.site.fragment("value")

@@ -83,6 +83,22 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Aligned:
+    """The instruction needs the element at `start` to lie at a multiple of `bytes`."""
+
+    buffer: Buffer
+    start: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The instruction does not clip: the window must lie inside its buffer."""
+
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
 class Async:
     """An asynchronous operation issued now: reads and writes happen between issue and completion.
 
@@ -169,6 +185,8 @@ class SetRegisters:
 Effect = (
     Read
     | Write
+    | Aligned
+    | Inside
     | Async
     | Commit
     | WaitGroup

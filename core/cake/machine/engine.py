@@ -57,6 +57,10 @@ class Engine:
         self.handlers: dict[type, Callable[..., None]] = {
             fx.Read: self._read,
             fx.Write: self._write,
+            fx.Aligned: self._aligned,
+            fx.Inside: self._inside,
+            fx.Aligned: self._aligned,
+            fx.Inside: self._inside,
             fx.Async: self._async,
             fx.Commit: self._commit,
             fx.WaitGroup: self._wait_group,
@@ -112,6 +116,9 @@ class Engine:
         agent.executed += 1
         op = instruction.op(agent.warp.env, agent.warp.rank)
         fragments = [value for value in op.args.values() if type(value) is FragmentValue]
+        for value in op.args.values():
+            if type(value) is fx.Region and value.buffer.space == "shared":
+                self._inside(agent, instruction, fx.Inside(value))
         event = -1
         asynchronous = ""
         for effect in instruction.primitive.effects(op):
@@ -152,6 +159,24 @@ class Engine:
     def _write(self, agent: Agent, instruction: Instruction, effect: fx.Write) -> None:
         self.access(agent, instruction, effect.buffer, effect.box, write=True)
 
+    def _aligned(self, agent: Agent, instruction: Instruction, effect: fx.Aligned) -> None:
+        offset = 0
+        for start, extent in zip(effect.start, effect.buffer.shape, strict=True):
+            offset = offset * extent + start
+        offset *= effect.buffer.dtype.bytes
+        if offset % effect.bytes:
+            self.find(
+                ft.Misaligned(instruction.name, instruction.span, effect.buffer, offset, effect.bytes)
+            )
+
+    def _inside(self, agent: Agent, instruction: Instruction, effect: fx.Inside) -> None:
+        region = effect.region
+        if not region.inside:
+            finding = ft.OutOfBounds(
+                instruction.name, instruction.span, region.buffer, region.start, region.size
+            )
+            self.find(finding)
+
     def access(
         self,
         agent: Agent,
@@ -168,12 +193,6 @@ class Engine:
                 return
         shadow = self.shadows[buffer.name]
         if buffer.space == "global" and not buffer.output:
-            if write:
-                self.find(
-                    ft.OutOfBounds(
-                        self.describe(agent, instruction, buffer, box, write, event, proxy), (), ()
-                    )
-                )
             return
         index = agent.warp.index
         new = Record(

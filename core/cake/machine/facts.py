@@ -58,9 +58,22 @@ class UninitializedRead:
 class OutOfBounds:
     """A window sticks out of its buffer and the instruction does not clip."""
 
-    access: Access
+    primitive: str
+    span: Span
+    buffer: Buffer
     start: tuple[int, ...]
     size: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Misaligned:
+    """An access at byte `offset` of its buffer, which the instruction needs to be a multiple of `bytes`."""
+
+    primitive: str
+    span: Span
+    buffer: Buffer
+    offset: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +180,7 @@ Finding = (
     Race
     | UninitializedRead
     | OutOfBounds
+    | Misaligned
     | Deadlock
     | Transactions
     | BarrierMisuse

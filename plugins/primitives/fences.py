@@ -1,0 +1,181 @@
+"""fence_async, fence_mbarrier_init: order this thread's accesses towards the asynchronous engines
+
+Takes
+    Nothing.
+Touches
+    Nothing. `fence_async()` publishes the earlier generic accesses of the executing threads to shared memory to
+    the async proxy (copy engine, tensor cores); `fence_mbarrier_init()` does so for initializations of mbarriers.
+Completes when
+    Program order. Other threads know of it only after a rendezvous or an mbarrier phase that follows.
+Source
+    PTX ISA, "membar / fence": fence.proxy.async, fence.mbarrier_init; "Memory Consistency Model", proxies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cake.ir.types import Type
+from cake.kinds.primitive import Bad, Good, Lowering, Op, Parameters, Primitive, Site, Use, Writer
+from cake.machine.effects import Effect, Fence
+
+
+class FenceAsync(Primitive):
+    """fence.proxy.async: each lane publishes its own writes, so all lanes execute it."""
+
+    names = ("fence_async",)
+    archs = ">=sm_90"
+    uses = ("fence.latency",)
+
+    def signature(self, site: Site) -> Type | None:
+        return None
+
+    def effects(self, op: Op) -> Sequence[Effect]:
+        return (Fence("async_proxy"),)
+
+    def time(self, op: Op, parameters: Parameters) -> Use:
+        return Use(1, latency=parameters("fence.latency"))
+
+    def lower(self, op: Lowering, out: Writer) -> None:
+        out.asm("fence.proxy.async.shared::cta;")
+
+    cases = (
+        Good(
+            "before a bulk store reads what the warp wrote",
+            """
+@kernel(arch="sm_90")
+def fill(y: GlobalOut[bf16, M, N]):
+    grid(1)
+    s = Shared[bf16, 16, 64](swizzle=128)
+    with role("tile", warps=1):
+        stmatrix(s[:, :], cast(zeros(f32, 16, 64, layout="mma") + 3.0, bf16))
+        fence_async()
+        with one_thread():
+            tma_store(y[0:+16, 0:+64], s)
+            bulk_commit()
+            bulk_wait_read(0)
+""",
+            dims={"M": 16, "N": 64},
+            expect=lambda inputs: {"y": [[3.0] * 64] * 16},
+        ),
+        Good(
+            "alone",
+            """
+@kernel(arch="sm_90")
+def nothing(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        fence_async()
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
+""",
+            dims={"N": 32},
+            expect=lambda inputs: {"y": inputs["x"]},
+        ),
+        Bad(
+            "in one thread, for writes of all lanes",
+            """
+@kernel(arch="sm_90")
+def wrong(x: Global[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        with one_thread():
+            fence_async()  #! type/collective
+""",
+            dims={"N": 32},
+        ),
+        Bad(
+            "before Hopper",
+            """
+@kernel(arch="sm_80")
+def wrong(x: Global[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        fence_async()  #! arch/unsupported
+""",
+            dims={"N": 32},
+        ),
+    )
+
+
+class FenceMbarrierInit(Primitive):
+    """fence.mbarrier_init: executed by the thread that initialized."""
+
+    names = ("fence_mbarrier_init",)
+    archs = ">=sm_90"
+    single = True
+    collective = False
+    uses = ("fence.latency",)
+
+    def signature(self, site: Site) -> Type | None:
+        return None
+
+    def effects(self, op: Op) -> Sequence[Effect]:
+        return (Fence("mbarrier_init"),)
+
+    def time(self, op: Op, parameters: Parameters) -> Use:
+        return Use(1, latency=parameters("fence.latency"))
+
+    def lower(self, op: Lowering, out: Writer) -> None:
+        out.asm("fence.mbarrier_init.release.cluster;")
+
+    cases = (
+        Good(
+            "between initialization and use by another warp",
+            """
+@kernel(arch="sm_90")
+def signal(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    ready = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(ready)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("first", warps=1):
+        arrive(ready)
+    with role("second", warps=1):
+        wait(ready, 0)
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
+""",
+            dims={"N": 32},
+            expect=lambda inputs: {"y": inputs["x"]},
+        ),
+        Good(
+            "once for several barriers",
+            """
+@kernel(arch="sm_90")
+def rings(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    full = MBarrier[2](arrivals=1)
+    free = MBarrier[2](arrivals=1)
+    with one_thread():
+        mbarrier_init(full)
+        mbarrier_init(free)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("first", warps=1):
+        for j in range(4):
+            s, parity = ring(j, 2)
+            wait(free[s], parity ^ 1)
+            arrive(full[s])
+    with role("second", warps=1):
+        for j in range(4):
+            s, parity = ring(j, 2)
+            wait(full[s], parity)
+            arrive(free[s])
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
+""",
+            dims={"N": 32},
+            expect=lambda inputs: {"y": inputs["x"]},
+        ),
+        Bad(
+            "by a whole warp",
+            """
+@kernel(arch="sm_90")
+def wrong(x: Global[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        fence_mbarrier_init()  #! type/single
+""",
+            dims={"N": 32},
+        ),
+    )
