@@ -10,7 +10,6 @@ from typing import Any
 
 from cake.diagnostics import Diagnostic, Label, Span, error
 from cake.ir import nodes as n
-from cake.ir.alignment import steps
 from cake.ir.arch import admits
 from cake.ir.evaluate import HELPERS, EvaluationError, evaluate
 from cake.ir.instance import Instance
@@ -512,10 +511,7 @@ class _Checker:
             raise self.fail(
                 "type/operand", message, expr.span, usage(call.name, self.instance.primitives[call.name])
             )
-        starts: tuple[int, ...] = ()
-        if isinstance(kind, RegionType) and isinstance(expr, n.Name | n.Index):
-            starts = steps(expr, kind.buffer, self.instance.values)
-        return Operand(parameter.name, kind, expr, self._known(expr, kind), starts)
+        return Operand(parameter.name, kind, expr, self._known(expr, kind))
 
     def kinds(self, kind: Type) -> tuple[str, ...]:
         match kind:

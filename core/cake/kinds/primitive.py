@@ -69,17 +69,12 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand as `signature` sees it: its type, and its value where that is known on the instance.
-
-    `steps`: for a window, per axis of its buffer, a number of elements that divides every start the window
-    can have (0: it always starts at 0).
-    """
+    """An operand as `signature` sees it: its type, and its value where that is known on the instance."""
 
     name: str
     type: Type
     expr: Expr | None
     constant: int | float | str | None = None
-    steps: tuple[int, ...] = ()
 
     @property
     def span(self) -> Span:
@@ -271,6 +266,14 @@ class Writer(Protocol):
 
     def barrier_address(self, operand: Any) -> str:
         """C++ expression (unsigned shared address) of one mbarrier."""
+        ...
+
+    def remember(self, key: str, registers: Registers) -> None:
+        """Note under `key` that these registers are live until their C++ scope closes."""
+        ...
+
+    def remembered(self, key: str) -> Sequence[Registers]:
+        """What was noted under `key` and is still in scope."""
         ...
 
     def tensor_map(self, buffer: Buffer, box: tuple[int, ...], swizzle: int) -> str:
