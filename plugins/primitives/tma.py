@@ -1,0 +1,333 @@
+"""tma: tile copies between global and shared memory by the copy engine (sm_90)
+
+Takes
+    `tma_load(s[slot], a[row:+m, k:+n], bar)`, `tma_store(c[row:+m, col:+n], s[slot])`, issued by one thread.
+    1 to 5 axes; the shared window is made of whole rows of its buffer and has the buffer's swizzle.
+Touches
+    Load: reads the tensor (zeros outside), writes the shared window, through the async proxy. Store: reads the
+    shared window through the async proxy, writes what lies inside the tensor.
+Completes when
+    Load: its bytes (all of the window, zeros included) arrive on the mbarrier. Store: the bulk group that the
+    thread commits next.
+Source
+    PTX ISA, "cp.async.bulk.tensor", "Tensor Map", "Swizzling Modes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cake.ir.types import BarrierType, RegionType, Type
+from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Site, Use, Window, Writer, parameter
+from cake.machine.effects import Aligned, Async, Effect, Read, Write
+
+MAX_BOX = 256
+
+
+def check_copy(site: Site, shared_name: str, global_name: str) -> None:
+    """Refuse what a tensor map cannot say; each reason names the figure and the limit."""
+    if not site.scope.elected:
+        message = f"`{site.call.name}` is issued by one thread"
+        raise site.refuse(None, message, code="type/one-thread", help="put it inside `with one_thread():`")
+    inner, outer = site.region(shared_name), site.region(global_name)
+    if inner.dtype is not outer.dtype:
+        raise site.refuse(shared_name, f"copies between {outer.dtype.value} and {inner.dtype.value}")
+    if inner.shape != outer.shape:
+        raise site.refuse(shared_name, f"the windows differ: {list(outer.shape)} and {list(inner.shape)}")
+    _check_shared(site, shared_name, inner)
+    _check_global(site, global_name, outer, inner.buffer.swizzle)
+
+
+def _check_shared(site: Site, name: str, window: RegionType) -> None:
+    shape = window.buffer.shape
+    partial = [axis for axis, n in enumerate(window.window) if n != shape[axis]]
+    free = partial[-1] if partial else 0
+    if any(n != 1 for n in window.window[:free]) or (partial and free == len(shape) - 1 and len(shape) > 1):
+        raise site.refuse(name, "the shared window is not one contiguous piece of whole rows")
+    row = shape[-1] * window.dtype.bytes
+    if window.buffer.swizzle and row != window.buffer.swizzle:
+        message = f"rows of {row} bytes with a swizzle of {window.buffer.swizzle}: the box is the swizzle span wide"
+        raise site.refuse(name, message, help=f"split the buffer into panels of {window.buffer.swizzle} bytes")
+
+
+def _check_global(site: Site, name: str, window: RegionType, swizzle: int) -> None:
+    size = window.dtype.bytes
+    shape = window.buffer.shape
+    if len(shape) > 5:
+        raise site.refuse(name, f"a tensor map has at most 5 axes, `{window.buffer.name}` has {len(shape)}")
+    if max(window.window) > MAX_BOX:
+        raise site.refuse(name, f"a box has at most {MAX_BOX} elements an axis, here {max(window.window)}")
+    if window.window[-1] * size % 16:
+        raise site.refuse(name, f"the box is {window.window[-1] * size} bytes wide, not a multiple of 16")
+    stride = size
+    for axis in range(len(shape) - 1, 0, -1):
+        stride *= shape[axis]
+        if stride % 16:
+            message = f"axis {axis - 1} of `{window.buffer.name}` has a stride of {stride} bytes, not a multiple of 16"
+            need = f"add `require(... % {16 // size} == 0)` for its last axis"
+            raise site.refuse(name, message, code="type/tma-stride", help=need)
+
+
+def alignment(swizzle: int) -> int:
+    """Bytes at which the shared window must start: a whole swizzle pattern."""
+    return 8 * swizzle if swizzle else 128
+
+
+def _coordinates(window: Window) -> list[tuple[str, str]]:
+    return [("r", f"static_cast<int>({c})") for c in reversed(window.origin)]
+
+
+class TmaLoad(Primitive):
+    """Global to shared, completing on an mbarrier."""
+
+    names = ("tma_load",)
+    archs = ">=sm_90"
+    collective = False
+    parameters = (
+        parameter("destination", "shared"),
+        parameter("source", "global"),
+        parameter("barrier", "barrier"),
+    )
+    uses = ("tma.latency", "tma.bytes")
+
+    def signature(self, site: Site) -> Type | None:
+        check_copy(site, "destination", "source")
+        kind = site.operand("barrier").type
+        assert isinstance(kind, BarrierType)
+        if not kind.indexed:
+            raise site.refuse("barrier", f"`{kind.name}` is an array", help=f"{kind.name}[i]")
+        return None
+
+    def effects(self, op: Op) -> Sequence[Effect]:
+        source, destination = op.region("source"), op.region("destination")
+        return (
+            Aligned(destination.buffer, destination.start, alignment(destination.buffer.swizzle)),
+            Async(
+                (Read(source.buffer, source.box),),
+                (Write(destination.buffer, destination.box),),
+                barrier=op.args["barrier"],
+                bytes=source.bytes,
+            ),
+        )
+
+    def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
+        memory.write(op.region("destination"), memory.read(op.region("source")))
+        return None
+
+    def time(self, op: Op, parameters: Parameters) -> Use:
+        moved = op.region("source").bytes
+        units = {"copy": moved / parameters("tma.bytes")}
+        return Use(4, units, parameters("tma.latency"), l2_read=moved, asynchronous=True)
+
+    def lower(self, op: Lowering, out: Writer) -> None:
+        source: Window = op.args["source"]
+        destination: Window = op.args["destination"]
+        rank = len(source.size)
+        tensor = out.tensor_map(source.buffer, source.size, destination.buffer.swizzle)
+        at = ", ".join(f"%{i + 3}" for i in range(rank))
+        out.asm(
+            f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+            f"[%0], [%1, {{{at}}}], [%2];",
+            inputs=[
+                ("r", out.shared_address(destination, ["0"] * len(destination.size))),
+                ("l", f"&{tensor}"),
+                ("r", op.args["barrier"]),
+                *_coordinates(source),
+            ],
+        )
+
+    cases = (
+        Good(
+            "a tile that sticks out: zeros outside",
+            """
+@kernel(arch="sm_90a")
+def copy(x: Global[bf16, M, N], y: GlobalOut[bf16, K, N]):
+    require(N % 8 == 0)
+    grid(1)
+    s = Shared[bf16, 16, 64](swizzle=128)
+    a = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(a)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("all", warps=1):
+        with one_thread():
+            expect_bytes(a, s[:, :])
+            tma_load(s[:, :], x[0:+16, 0:+64], a)
+        wait(a, 0)
+        with one_thread():
+            tma_store(y[0:+16, 0:+64], s[:, :])
+            bulk_commit()
+            bulk_wait_read(0)
+""",
+            dims={"M": 5, "N": 24, "K": 16},
+            expect=lambda i: {"y": np.concatenate([i["x"].astype(np.float32), np.zeros((11, 24))])},
+        ),
+        Good(
+            "three axes without swizzle",
+            """
+@kernel(arch="sm_90a")
+def copy(x: Global[f32, B, M, N], y: GlobalOut[f32, B, M, N]):
+    require(N % 4 == 0)
+    grid(B)
+    s = Shared[f32, 4, 8]
+    a = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(a)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("all", warps=1):
+        with one_thread():
+            expect_bytes(a, s[:, :])
+            tma_load(s[:, :], x[block, 0:+4, 0:+8], a)
+        wait(a, 0)
+        with one_thread():
+            tma_store(y[block, 0:+4, 0:+8], s[:, :])
+            bulk_commit()
+            bulk_wait_read(0)
+""",
+            dims={"B": 2, "M": 3, "N": 8},
+            expect=lambda i: {"y": i["x"]},
+        ),
+        Bad(
+            "a stride off 16 bytes",
+            """
+@kernel(arch="sm_90a")
+def copy(x: Global[bf16, M, N]):
+    grid(1)
+    s = Shared[bf16, 8, 64](swizzle=128)
+    a = MBarrier(arrivals=1)
+    with role("all", warps=1):
+        with one_thread():
+            tma_load(s[:, :], x[0:+8, 0:+64], a)  #! type/tma-stride
+""",
+            dims={"M": 8, "N": 100},
+        ),
+        Bad(
+            "a box wider than the swizzle",
+            """
+@kernel(arch="sm_90a")
+def copy(x: Global[bf16, M, N]):
+    grid(1)
+    s = Shared[bf16, 8, 128](swizzle=128)
+    a = MBarrier(arrivals=1)
+    with role("all", warps=1):
+        with one_thread():
+            tma_load(s[:, :], x[0:+8, 0:+128], a)  #! type/operand
+""",
+            dims={"M": 8, "N": 128},
+        ),
+    )
+
+
+class TmaStore(Primitive):
+    """Shared to global, completing with a bulk group."""
+
+    names = ("tma_store",)
+    archs = ">=sm_90"
+    collective = False
+    parameters = (parameter("destination", "global"), parameter("source", "shared"))
+    uses = ("tma.latency", "tma.bytes")
+
+    def signature(self, site: Site) -> Type | None:
+        check_copy(site, "source", "destination")
+        if not site.region("destination").buffer.output:
+            name = site.region("destination").buffer.name
+            raise site.refuse("destination", f"`{name}` is an input (Global); outputs are GlobalOut")
+        return None
+
+    def effects(self, op: Op) -> Sequence[Effect]:
+        source, destination = op.region("source"), op.region("destination")
+        return (
+            Aligned(source.buffer, source.start, alignment(source.buffer.swizzle)),
+            Async((Read(source.buffer, source.box),), (Write(destination.buffer, destination.box),), group="bulk"),
+        )
+
+    def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
+        memory.write(op.region("destination"), memory.read(op.region("source")))
+        return None
+
+    def time(self, op: Op, parameters: Parameters) -> Use:
+        moved = op.region("source").bytes
+        units = {"copy": moved / parameters("tma.bytes")}
+        return Use(4, units, parameters("tma.latency"), l2_write=moved, asynchronous=True)
+
+    def lower(self, op: Lowering, out: Writer) -> None:
+        source: Window = op.args["source"]
+        destination: Window = op.args["destination"]
+        rank = len(destination.size)
+        tensor = out.tensor_map(destination.buffer, destination.size, source.buffer.swizzle)
+        at = ", ".join(f"%{i + 2}" for i in range(rank))
+        out.asm(
+            f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [%0, {{{at}}}], [%1];",
+            inputs=[
+                ("l", f"&{tensor}"),
+                ("r", out.shared_address(source, ["0"] * len(source.size))),
+                *_coordinates(destination),
+            ],
+        )
+
+    cases = (
+        Good(
+            "written by threads, stored by the copy engine",
+            """
+@kernel(arch="sm_90a")
+def fill(y: GlobalOut[bf16, M, N]):
+    require(N % 8 == 0)
+    grid(1)
+    s = Shared[bf16, 64, 64](swizzle=128)
+    with role("all", warpgroups=1):
+        stmatrix(s[:, :], cast(zeros(f32, 64, 64, layout="wgmma") + 3.0, bf16))
+        fence_async()
+        named_sync(1, warps=4)
+        with one_thread():
+            tma_store(y[0:+64, 0:+64], s[:, :])
+            bulk_commit()
+            bulk_wait_read(0)
+""",
+            dims={"M": 50, "N": 40},
+            expect=lambda i: {"y": np.full((50, 40), 3.0)},
+        ),
+        Good(
+            "one row panel of a buffer",
+            """
+@kernel(arch="sm_90a")
+def copy(x: Global[bf16, M, N], y: GlobalOut[bf16, M, N]):
+    require(N % 8 == 0)
+    grid(1)
+    s = Shared[bf16, 32, 64](swizzle=128)
+    a = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(a)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("all", warps=1):
+        with one_thread():
+            expect_bytes(a, s[8:+16, :])
+            tma_load(s[8:+16, :], x[0:+16, 0:+64], a)
+        wait(a, 0)
+        with one_thread():
+            tma_store(y[0:+16, 0:+64], s[8:+16, :])
+            bulk_commit()
+            bulk_wait_read(0)
+""",
+            dims={"M": 16, "N": 64},
+            expect=lambda i: {"y": i["x"]},
+        ),
+        Bad(
+            "into an input",
+            """
+@kernel(arch="sm_90a")
+def wrong(x: Global[bf16, M, N]):
+    grid(1)
+    s = Shared[bf16, 8, 64](swizzle=128)
+    with role("all", warps=1):
+        with one_thread():
+            tma_store(x[0:+8, 0:+64], s[:, :])  #! type/operand
+""",
+            dims={"M": 8, "N": 64},
+        ),
+    )
