@@ -1,0 +1,195 @@
+"""Writer: collects the CUDA text of one kernel. Implements kinds.primitive.Writer for primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cake.codegen.pieces import ctype, packing
+from cake.codegen.plan import TensorMapParam
+from cake.ir.instance import Instance
+from cake.ir.types import Buffer, FragmentType
+from cake.kinds.primitive import Registers, Window
+
+ELEMENT = {
+    "bf16": "unsigned short",
+    "f16": "unsigned short",
+    "f32": "float",
+    "i32": "int",
+    "e4m3": "unsigned char",
+    "e5m2": "unsigned char",
+}
+"""C type of one element of a global tensor; 16- and 8-bit floats travel as bits."""
+
+
+class Writer:
+    """The body of a kernel under construction."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.lines: list[str] = []
+        self.helpers: dict[str, str] = {}
+        self.maps: dict[str, TensorMapParam] = {}
+        self.pointers: set[str] = set()
+        self.notes: list[dict[str, list[Registers]]] = [{}]
+        self.depth = 1
+        self.count = 0
+        self.at = 0
+
+    # --- text ---------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """One line at the current indentation, which follows the braces."""
+        if text.startswith("}"):
+            self.depth -= 1
+            if not text.endswith("{"):
+                self.notes.pop()
+        self.lines.append("    " * self.depth + text if text else "")
+        if text.endswith("{"):
+            self.depth += 1
+            if not text.startswith("}"):
+                self.notes.append({})
+
+    def place(self, line: int) -> None:
+        """The statement that follows stands on `line` of the kernel's text."""
+        if line and line != self.at:
+            self.lines.append(f'#line {line} "{_c_string(self.instance.kernel.source.path)}"')
+            self.at = line
+
+    def asm(
+        self,
+        template: str,
+        outputs: Sequence[tuple[str, str]] = (),
+        inputs: Sequence[tuple[str, str]] = (),
+        *,
+        memory: bool = True,
+    ) -> None:
+        """An `asm volatile` with operands (constraint, expression)."""
+
+        def operands(pairs: Sequence[tuple[str, str]]) -> str:
+            return ", ".join(f'"{constraint}"({text})' for constraint, text in pairs)
+
+        clobber = ' : "memory"' if memory else ""
+        text = template.replace("\n", "\\n\\t")
+        self.line(f'asm volatile("{text}" : {operands(outputs)} : {operands(inputs)}{clobber});')
+
+    def unique(self, stem: str) -> str:
+        """A fresh identifier."""
+        self.count += 1
+        return f"{stem}_{self.count}"
+
+    def temporary(self, kind: FragmentType) -> Registers:
+        """Fresh registers, declared here."""
+        return self.declare(self.unique("t"), kind)
+
+    def declare(self, name: str, kind: FragmentType) -> Registers:
+        """Declare `name` as the registers of a fragment."""
+        count = -(-kind.registers // packing(kind.dtype))
+        registers = Registers(name, kind, ctype(kind.dtype), count)
+        self.line(f"{registers.ctype} {name}[{count}];")
+        return registers
+
+    def helper(self, name: str, text: str) -> str:
+        """Put a device function before the kernel, once."""
+        self.helpers.setdefault(name, text)
+        return name
+
+    def remember(self, key: str, registers: Registers) -> None:
+        """Note live registers until the current scope closes."""
+        self.notes[-1].setdefault(key, []).append(registers)
+
+    def remembered(self, key: str) -> Sequence[Registers]:
+        """Live registers noted under `key`, each once."""
+        found = [r for scope in self.notes for r in scope.get(key, [])]
+        return list({r.name: r for r in found}.values())
+
+    # --- addresses ----------------------------------------------------------------------------------------
+
+    def shared_address(self, window: Window, index: Sequence[str]) -> str:
+        """Shared address of an element, the swizzle applied to its byte offset in the buffer."""
+        buffer = window.buffer
+        offset = _linear(window, index)
+        size = buffer.dtype.bytes
+        scaled = f"({offset}) * {size}" if size > 1 else f"({offset})"
+        if not buffer.swizzle:
+            return f"cake_base + {buffer.offset} + static_cast<unsigned>({scaled})"
+        swizzle = self.helper(
+            f"cake_swizzle_{buffer.swizzle}",
+            f"__device__ __forceinline__ unsigned cake_swizzle_{buffer.swizzle}(unsigned offset) {{\n"
+            f"    return offset ^ ((offset >> 7 & {buffer.swizzle // 16 - 1}) << 4);\n}}",
+        )
+        return f"cake_base + {buffer.offset} + {swizzle}(static_cast<unsigned>({scaled}))"
+
+    def global_index(self, window: Window, index: Sequence[str]) -> str:
+        """Element index in a global tensor, in 64 bits."""
+        self.pointers.add(window.buffer.name)
+        return _linear(window, index, wide=True)
+
+    def in_bounds(self, window: Window, index: Sequence[str]) -> str:
+        """Whether an element lies inside the tensor; windows that always do need no test."""
+        tests = []
+        for at, origin, extent, size in zip(
+            index, window.origin, window.buffer.shape, window.size, strict=True
+        ):
+            if size == 1 and at == "0":
+                continue
+            if origin == "0" and size <= extent:
+                continue
+            tests.append(f"{_sum(origin, at)} < {extent}")
+        return " && ".join(tests) or "true"
+
+    def barrier_address(self, operand: Any) -> str:
+        """Shared address of one mbarrier."""
+        return str(operand)
+
+    def tensor_map(self, buffer: Buffer, box: tuple[int, ...], swizzle: int) -> str:
+        """The tensor map parameter for this tensor, box and swizzle."""
+        tensor = next(n for n in self.instance.buffers if n in (buffer.name, buffer.name.removesuffix("_")))
+        param = TensorMapParam(tensor, tuple(box), swizzle)
+        for name, known in self.maps.items():
+            if known == param:
+                return name
+        name = (
+            f"{buffer.name}_map"
+            if f"{buffer.name}_map" not in self.maps
+            else self.unique(f"{buffer.name}_map")
+        )
+        self.maps[name] = param
+        return name
+
+    @property
+    def thread(self) -> str:
+        return "cake_thread"
+
+    @property
+    def warp(self) -> str:
+        return "cake_rank"
+
+    @property
+    def lane(self) -> str:
+        return "cake_lane"
+
+
+def _sum(a: str, b: str) -> str:
+    if a == "0":
+        return f"({b})" if " " in b else b
+    if b == "0":
+        return f"({a})" if " " in a else a
+    return f"({a} + {b})"
+
+
+def _linear(window: Window, index: Sequence[str], *, wide: bool = False) -> str:
+    """Row-major element offset, Horner's way; zero terms are left out."""
+    text = "0"
+    for axis, (at, origin) in enumerate(zip(index, window.origin, strict=True)):
+        extent = window.buffer.shape[axis]
+        term = _sum(origin, at)
+        if wide and term != "0" and not term.isdigit():
+            term = f"static_cast<long long>({term})"
+        scaled = "0" if text == "0" else f"({text}) * {extent}"
+        text = term if scaled == "0" else scaled if term == "0" else f"{scaled} + {term}"
+    return f"({text})"
+
+
+def _c_string(path: str) -> str:
+    return path.replace("\\", "/").replace('"', "'")
