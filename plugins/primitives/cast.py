@@ -19,7 +19,19 @@ import numpy as np
 
 from cake.codegen.pieces import as_float, loop, pack
 from cake.ir.types import DType, FragmentType, Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Site, Use, Writer, parameter
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Site,
+    Use,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Effect
 
 HALVES = (DType.bf16, DType.f16)

@@ -23,7 +23,20 @@ import numpy as np
 from cake.codegen.pieces import loop
 from cake.ir.layouts import LANES
 from cake.ir.types import RegionType, Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Site, Use, Window, Writer, parameter
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Site,
+    Use,
+    Window,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Aligned, Async, Commit, Effect, Read, WaitGroup, Write
 
 CHUNK = 16
@@ -77,7 +90,9 @@ class CpAsync(Primitive):
             raise site.refuse(name, f"rows of {window.shape[1] * size} bytes are not whole chunks of {CHUNK}")
         if pitch % CHUNK:
             message = f"the row stride of `{window.buffer.name}` is {pitch} bytes, not a multiple of {CHUNK}"
-            raise site.refuse(name, message, help=f"add `require(... % {CHUNK // size} == 0)` for its last axis")
+            raise site.refuse(
+                name, message, help=f"add `require(... % {CHUNK // size} == 0)` for its last axis"
+            )
 
     def _parts(self, op: Op) -> tuple[tuple[Part, ...], int]:
         kind = op.site.region("source")
@@ -90,7 +105,8 @@ class CpAsync(Primitive):
         lead = (0,) * (len(region.size) - 2)
         ones = (1,) * (len(region.size) - 2)
         return [
-            region.sub((*lead, row, chunk * per), (*ones, rows, chunks * per)) for row, rows, chunk, chunks in dealt
+            region.sub((*lead, row, chunk * per), (*ones, rows, chunks * per))
+            for row, rows, chunk, chunks in dealt
         ]
 
     def effects(self, op: Op) -> Sequence[Effect]:
@@ -104,7 +120,9 @@ class CpAsync(Primitive):
         )
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        for source, destination in zip(self._windows(op, "source"), self._windows(op, "destination"), strict=True):
+        for source, destination in zip(
+            self._windows(op, "source"), self._windows(op, "destination"), strict=True
+        ):
             memory.write(destination, memory.read(source))
         return None
 

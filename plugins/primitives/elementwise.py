@@ -22,8 +22,21 @@ import numpy as np
 
 from cake.codegen.pieces import loop
 from cake.ir.layouts import Replicated
-from cake.ir.types import DType, FragmentType, ScalarType, Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Registers, Site, Use, Writer, parameter
+from cake.ir.types import DType, FragmentType, Type
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Registers,
+    Site,
+    Use,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Effect
 
 BINARY = {
@@ -78,8 +91,12 @@ class Binary(Primitive):
             kinds[name] = site.operand(name).type
         fragments = {n: k for n, k in kinds.items() if isinstance(k, FragmentType)}
         if not fragments:
-            raise site.refuse(None, f"`{site.call.name}` needs a fragment; numbers are combined by the compiler")
-        wide = {n: k for n, k in fragments.items() if not (isinstance(k.layout, Replicated) and k.shape == ())}
+            raise site.refuse(
+                None, f"`{site.call.name}` needs a fragment; numbers are combined by the compiler"
+            )
+        wide = {
+            n: k for n, k in fragments.items() if not (isinstance(k.layout, Replicated) and k.shape == ())
+        }
         if len({(k.shape, k.layout) for k in wide.values()}) > 1:
             a, b = (f"{list(k.shape)} in {k.layout.name}" for k in wide.values())
             raise site.refuse("b", f"the fragments differ: {a} and {b}")

@@ -22,7 +22,21 @@ import numpy as np
 from cake.codegen.pieces import loop
 from cake.ir.layouts import OperandA, OperandB, bank_conflicts, swizzle_offset
 from cake.ir.types import DType, FragmentType, Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Registers, Site, Use, Window, Writer, parameter
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Registers,
+    Site,
+    Use,
+    Window,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Aligned, Effect, Read
 
 LAYOUTS = {"mma_a": OperandA(), "mma_b": OperandB()}
@@ -51,7 +65,9 @@ class Ldmatrix(Primitive):
         if len(window.shape) != 2 or any(n != 1 for n in window.window[:-2]):
             raise site.refuse("window", "the window is rows x k on the last two axes")
         if window.buffer.shape[-1] * 2 % 16:
-            raise site.refuse("window", f"rows of {window.buffer.shape[-1] * 2} bytes are not multiples of 16")
+            raise site.refuse(
+                "window", f"rows of {window.buffer.shape[-1] * 2} bytes are not multiples of 16"
+            )
         return FragmentType(window.dtype, window.shape, layout)
 
     def effects(self, op: Op) -> Sequence[Effect]:

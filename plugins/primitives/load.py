@@ -22,7 +22,21 @@ import numpy as np
 from cake.codegen.pieces import ACCESS, bits, loop, packing, shared_load
 from cake.ir.layouts import LANES, REPLICATED, Vector
 from cake.ir.types import FragmentType, RegionType, Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Registers, Site, Use, Window, Writer, parameter
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Registers,
+    Site,
+    Use,
+    Window,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Aligned, Box, Effect, Inside, Read
 
 CACHE = {"": "", "streaming": ".cs", "last_use": ".lu"}
@@ -42,7 +56,9 @@ def spread(layout: Vector, length: int, rank: int) -> list[tuple[int, int]]:
 def row_boxes(op: Op, layout: Vector, name: str) -> list[Box]:
     """The boxes of the one-dimensional window `name` that this warp touches."""
     region = op.region(name)
-    axis = next(i for i, n in enumerate(region.size) if n > 1) if max(region.size) > 1 else len(region.size) - 1
+    axis = (
+        next(i for i, n in enumerate(region.size) if n > 1) if max(region.size) > 1 else len(region.size) - 1
+    )
     length = region.size[axis]
     boxes = []
     for start, size in spread(layout, length, op.warp):
@@ -56,7 +72,9 @@ def check_vector(site: Site, name: str, window: RegionType, width: int) -> None:
     """Refuse a row access of `width` elements that the alignment facts do not allow."""
     size = width * window.dtype.bytes
     if size not in ACCESS:
-        raise site.refuse("vector", f"one access moves 1, 2, 4, 8 or 16 bytes, not {width} x {window.dtype.bytes}")
+        raise site.refuse(
+            "vector", f"one access moves 1, 2, 4, 8 or 16 bytes, not {width} x {window.dtype.bytes}"
+        )
     length = window.shape[0]
     pitch = window.buffer.shape[-1]
     if length % width or pitch % width:
@@ -86,7 +104,9 @@ class Load(Primitive):
                 raise site.refuse("window", "a replicated load takes at most one axis; index the others")
             return FragmentType(window.dtype, window.shape, REPLICATED)
         if len(window.shape) != 1:
-            raise site.refuse("window", f"a row load takes a window of one axis, this one has {len(window.shape)}")
+            raise site.refuse(
+                "window", f"a row load takes a window of one axis, this one has {len(window.shape)}"
+            )
         width = site.integer("vector") if site.has("vector") else 1
         check_vector(site, "window", window, width)
         layout = Vector(width, site.scope.warps)
@@ -211,7 +231,9 @@ def _lower_row(op: Lowering, out: Writer, window: Window, layout: Vector, result
         address = f"{name} + {out.global_index(window, index)}"
         operator = CACHE[op.site.text("cache")]
         if window.buffer.space == "shared":
-            out.line(f"const {kind} v = {shared_load(out, width * dtype.bytes)}({out.shared_address(window, index)});")
+            out.line(
+                f"const {kind} v = {shared_load(out, width * dtype.bytes)}({out.shared_address(window, index)});"
+            )
         elif operator:
             reader = "__ldcs" if operator == ".cs" else "__ldlu"
             out.line(f"const {kind} v = {reader}(reinterpret_cast<const {kind}*>({address}));")
@@ -275,5 +297,3 @@ def _lower_replicated(out: Writer, window: Window, result: Registers) -> None:
             shift = 8 * dtype.bytes
             out.line(f"if (i % {per} == 0) {result.name}[i / {per}] = v;")
             out.line(f"else {result.name}[i / {per}] |= static_cast<unsigned>(v) << ({shift} * (i % {per}));")
-
-

@@ -21,7 +21,20 @@ import numpy as np
 from cake.codegen.pieces import loop
 from cake.ir.layouts import Accumulator, OperandA, OperandB
 from cake.ir.types import Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Registers, Site, Use, Writer, parameter
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Registers,
+    Site,
+    Use,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Effect
 
 
@@ -39,9 +52,15 @@ class Mma(Primitive):
 
     def signature(self, site: Site) -> Type | None:
         a, b, acc = (site.fragment(name) for name in ("a", "b", "accumulator"))
-        for name, kind, layout in (("a", a, OperandA()), ("b", b, OperandB()), ("accumulator", acc, Accumulator(1))):
+        for name, kind, layout in (
+            ("a", a, OperandA()),
+            ("b", b, OperandB()),
+            ("accumulator", acc, Accumulator(1)),
+        ):
             if kind.layout != layout:
-                raise site.refuse(name, f"`{name}` is in layout {layout.name}, this one in {kind.layout.name}")
+                raise site.refuse(
+                    name, f"`{name}` is in layout {layout.name}, this one in {kind.layout.name}"
+                )
         if a.dtype is not b.dtype:
             raise site.refuse("b", f"operands differ: {a.dtype.value} and {b.dtype.value}")
         if a.shape[1] != b.shape[1] or acc.shape != (a.shape[0], b.shape[0]):
@@ -60,7 +79,9 @@ class Mma(Primitive):
         m, k = op.site.fragment("a").shape
         n = op.site.fragment("b").shape[0]
         instructions = m // 16 * (n // 8) * (k // 16)
-        return Use(instructions, {"tensor": 2 * m * n * k / parameters("mma.flops")}, parameters("mma.latency"))
+        return Use(
+            instructions, {"tensor": 2 * m * n * k / parameters("mma.flops")}, parameters("mma.latency")
+        )
 
     def lower(self, op: Lowering, out: Writer) -> None:
         a: Registers = op.args["a"]
@@ -81,7 +102,9 @@ class Mma(Primitive):
         blocks_k = k // 16
         with loop(out, "k", blocks_k), loop(out, "i", m // 16), loop(out, "j", n // 8):
             d = f"&{op.result.name}[i * {n // 2} + j * 4]"
-            out.line(f"{step}({d}, &{a.name}[(i * {blocks_k} + k) * 4], &{b.name}[(j * {blocks_k} + k) * 2]);")
+            out.line(
+                f"{step}({d}, &{a.name}[(i * {blocks_k} + k) * 4], &{b.name}[(j * {blocks_k} + k) * 2]);"
+            )
 
     cases = (
         Good(

@@ -21,7 +21,19 @@ import numpy as np
 from cake.codegen.pieces import loop
 from cake.ir.layouts import LANES, REPLICATED, Replicated, Vector
 from cake.ir.types import DType, FragmentType, Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Site, Use, Writer, parameter
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Site,
+    Use,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Effect
 
 COMBINE = {"max": ("fmaxf({0}, {1})", "__int_as_float(0xff800000)"), "sum": ("{0} + {1}", "0.0f")}
@@ -43,7 +55,9 @@ class WarpReduce(Primitive):
     def signature(self, site: Site) -> Type | None:
         value = site.fragment("value")
         if value.dtype is not DType.f32:
-            raise site.refuse("value", f"reductions are in f32, this is {value.dtype.value}", help="cast(..., f32)")
+            raise site.refuse(
+                "value", f"reductions are in f32, this is {value.dtype.value}", help="cast(..., f32)"
+            )
         if not isinstance(value.layout, Vector):
             raise site.refuse("value", f"a warp reduces rows held as vectors, not {value.layout.name}")
         return FragmentType(DType.f32, (), REPLICATED)
@@ -131,7 +145,9 @@ class Reduce(Primitive):
     def signature(self, site: Site) -> Type | None:
         value = site.fragment("value")
         if value.dtype is not DType.f32 or not isinstance(value.layout, Replicated):
-            raise site.refuse("value", "each lane reduces a replicated f32 fragment", help="use warp_max / warp_sum")
+            raise site.refuse(
+                "value", "each lane reduces a replicated f32 fragment", help="use warp_max / warp_sum"
+            )
         return FragmentType(DType.f32, (), REPLICATED)
 
     def effects(self, op: Op) -> Sequence[Effect]:

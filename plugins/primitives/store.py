@@ -23,7 +23,21 @@ import numpy as np
 from cake.codegen.pieces import ACCESS, loop, packing, shared_store
 from cake.ir.layouts import LANES, Accumulator, Replicated, Vector
 from cake.ir.types import RegionType, Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Registers, Site, Use, Window, Writer, parameter
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Registers,
+    Site,
+    Use,
+    Window,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Aligned, Box, Effect, Inside, Region, Write
 
 
@@ -71,7 +85,9 @@ class Store(Primitive):
             raise site.refuse("vector", f"the fragment holds vectors of {held}", help=f"vector={held}")
         length, pitch = window.shape[0], window.buffer.shape[-1]
         if length % width or pitch % width:
-            raise site.refuse("vector", f"rows of {length} elements (pitch {pitch}) are not whole vectors of {width}")
+            raise site.refuse(
+                "vector", f"rows of {length} elements (pitch {pitch}) are not whole vectors of {width}"
+            )
 
     def _check_tile(self, site: Site, window: RegionType, width: int) -> None:
         if window.buffer.space == "shared":
@@ -285,5 +301,3 @@ def _lower_tile(out: Writer, window: Window, value: Registers, layout: Accumulat
             address = f"{window.buffer.name} + {out.global_index(window, index)}"
             condition = out.in_bounds(window, index)
             out.line(f"if ({condition}) *reinterpret_cast<{kind}*>({address}) = {whole};")
-
-

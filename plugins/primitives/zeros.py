@@ -20,7 +20,19 @@ import numpy as np
 from cake.codegen.pieces import loop
 from cake.ir.layouts import Accumulator
 from cake.ir.types import DType, FragmentType, Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Site, Use, Writer, parameter
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Site,
+    Use,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Effect
 
 LAYOUTS = {"mma": Accumulator(1), "wgmma": Accumulator(4)}
