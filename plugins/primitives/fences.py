@@ -3,12 +3,14 @@
 Takes
     Nothing.
 Touches
-    Nothing. `fence_async()` publishes the earlier generic accesses of the executing threads to shared memory to
-    the async proxy (copy engine, tensor cores); `fence_mbarrier_init()` does so for initializations of mbarriers.
+    Nothing. `fence_async()` publishes the earlier generic accesses of the executing threads to shared
+    memory to the async proxy (copy engine, tensor cores); `fence_mbarrier_init()` does so for
+    initializations of mbarriers.
 Completes when
     Program order. Other threads know of it only after a rendezvous or an mbarrier phase that follows.
 Source
-    PTX ISA, "membar / fence": fence.proxy.async, fence.mbarrier_init; "Memory Consistency Model", proxies.
+    PTX ISA, "membar / fence": fence.proxy.async, fence.mbarrier_init; "Memory Consistency Model",
+    proxies.
 """
 
 from __future__ import annotations
@@ -174,7 +176,7 @@ def rings(x: Global[f32, N], y: GlobalOut[f32, N]):
 def wrong(x: Global[f32, N]):
     grid(1)
     with role("row", warps=1):
-        fence_mbarrier_init()  #! type/single
+        fence_mbarrier_init()  #! type/one-thread
 """,
             dims={"N": 32},
         ),

@@ -1,8 +1,8 @@
 """named_sync: some warps of the CTA meet at one of the hardware barriers 1 to 15
 
 Takes
-    `named_sync(id, warps=n)`: `id` an integer 1..15 that may depend on the warp (`1 + warpgroup`), `n` the number of
-    warps that meet there, the executing ones included. Barrier 0 is `cta_sync()`.
+    `named_sync(id, warps=n)`: `id` an integer 1..15 that may depend on the warp (`1 + warpgroup`), `n`
+    the number of warps that meet there, the executing ones included. Barrier 0 is `cta_sync()`.
 Touches
     Nothing; it orders the generic accesses of the warps that meet. It is no proxy fence.
 Completes when

@@ -1,7 +1,8 @@
 """setmaxnreg_dec, setmaxnreg_inc: a warpgroup gives registers back to the CTA's pool, or takes some
 
 Takes
-    `n`, the registers a thread has afterwards: a multiple of 8 from 24 to 256. All warps of a warpgroup execute it.
+    `n`, the registers a thread has afterwards: a multiple of 8 from 24 to 256. All warps of a warpgroup
+    execute it.
 Touches
     Nothing. Registers above `n` are lost by a decrease.
 Completes when
@@ -30,9 +31,9 @@ class Setmaxnreg(Primitive):
         count = site.integer("count")
         if count % 8 or not 24 <= count <= 256:
             raise site.refuse("count", f"a register count is a multiple of 8 from 24 to 256, not {count}")
-        if not site.scope.warpgroups:
-            message = f"`{site.call.name}` is executed by whole warpgroups"
-            raise site.refuse(None, message, code="type/scope", help='declare `with role("...", warpgroups=n):`')
+        site.need_warpgroups()
+                None, message, code="type/scope", help='declare `with role("...", warpgroups=n):`'
+            )
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:

@@ -437,7 +437,7 @@ class _Checker:
             raise self.fail("type/collective", message, call.span, "move it out of one_thread()")
         if primitive.single and not self.scope.elected:
             message = f"`{call.name}` is issued by one thread, here every lane would issue it"
-            raise self.fail("type/single", message, call.span, "put it inside `with one_thread():`")
+            raise self.fail("type/one-thread", message, call.span, "put it inside `with one_thread():`")
         try:
             result = primitive.signature(site)
         except Refusal as refusal:

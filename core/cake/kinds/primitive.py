@@ -129,6 +129,12 @@ class Site:
         """The operand's value, a quoted word."""
         return str(self.operand(name).constant)
 
+    def need_warpgroups(self) -> None:
+        """Refuse (`type/scope`) in a role that is not declared in whole warpgroups."""
+        if not self.scope.warpgroups:
+            message = f"`{self.call.name}` is executed by whole warpgroups"
+            raise self.refuse(None, message, code="type/scope", help='declare `with role(..., warpgroups=n):`')
+
     def refuse(
         self, name: str | None, message: str, *, code: str = "type/operand", label: str = "", help: str = ""
     ) -> Refusal:
