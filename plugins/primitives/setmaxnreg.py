@@ -32,8 +32,6 @@ class Setmaxnreg(Primitive):
         if count % 8 or not 24 <= count <= 256:
             raise site.refuse("count", f"a register count is a multiple of 8 from 24 to 256, not {count}")
         site.need_warpgroups()
-                None, message, code="type/scope", help='declare `with role("...", warpgroups=n):`'
-            )
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:

@@ -1,9 +1,10 @@
 """stmatrix: an accumulator tile in 16 bits from registers to shared memory (sm_90)
 
 Takes
-    `stmatrix(s[:, row:+64, :], cast(acc, bf16))`: a bf16 or f16 fragment [m, n] in layout "wgmma" or "mma" into a
-    shared window of m x n, or of p x m x n/p: p panels that each hold n/p neighbouring columns (a panel as wide as
-    a swizzle span is what the copy engine stores). Columns of a window start at multiples of 16 bytes.
+    `stmatrix(s[:, row:+64, :], cast(acc, bf16))`: a bf16 or f16 fragment [m, n] in layout "wgmma" or
+    "mma" into a shared window of m x n, or of p x m x n/p: p panels that each hold n/p neighbouring
+    columns (a panel as wide as a swizzle span is what the copy engine stores). Columns of a window start
+    at multiples of 16 bytes.
 Touches
     Writes the window through the generic proxy, each warp the rows it holds.
 Completes when
@@ -101,8 +102,8 @@ class Stmatrix(Primitive):
         rows, columns = kind.layout.warp_shape(kind.shape)
         first = f"{out.warp} % 4 * {rows} + " if kind.layout.warps == 4 else ""
         row, half = out.unique("row"), out.unique("half")
-        # Lanes 8j .. 8j+7 name the rows of matrix j. A register pair of the accumulator is one matrix: rows 0-7
-        # and 8-15 of a group of 8 columns, then of the next group.
+        # Lanes 8j .. 8j+7 name the rows of matrix j. A packed register is a matrix: rows 0-7, then 8-15, of a
+        # group of 8 columns, then of the next group.
         out.line(f"const int {row} = {first}{out.lane} % 16, {half} = {out.lane} / 16 * 8;")
         groups = columns // 8
         for block in range(rows // 16):
@@ -223,8 +224,8 @@ def rows_of(op: Op) -> Region:
 def element(window: Window, row: str, column: int, half: str, count: int) -> list[str]:
     """Index in the window, per axis, of the row of the matrix that a lane names.
 
-    `half` is 0 or 8: lanes 16 to 31 name the second group of columns, which may lie in the next panel; with one
-    group (`count`) they repeat the first.
+    `half` is 0 or 8: lanes 16 to 31 name the second group of columns, which may lie in the next panel; where
+    `count` is 1 they repeat the first.
     """
     width = window.shape[-1]
     lead = ["0"] * (len(window.size) - 2)

@@ -267,8 +267,8 @@ def placed(window: Region) -> tuple[Aligned, Aligned]:
 def descriptor(out: Writer, window: Window) -> str:
     """C++ name of the matrix descriptor of `window`.
 
-    Bits 0-13 start address, 16-29 leading byte offset (unused under a swizzle), 32-45 stride from 8 rows to the
-    next, all in units of 16 bytes; 62-63 swizzle mode.
+    Bits 0-13 start address, 16-29 leading byte offset (unused under a swizzle), 32-45 stride from 8 rows to
+    the next, all in units of 16 bytes; 62-63 swizzle mode.
     """
     span = window.buffer.swizzle
     name = f"cake_descriptor_{span}"
