@@ -67,15 +67,15 @@ class Cast(Primitive):
         result, value = op.result, op.args["value"]
         assert result is not None
         if result.type.dtype is DType.f32:
-            with loop(out, "i", result.count):
-                out.line(f"{result.name}[i] = {as_float(out, value, 'i')};")
+            with loop(out, "i_", result.count):
+                out.line(f"{result.name}[i_] = {as_float(out, value, 'i_')};")
             return
         elements = result.type.registers
-        with loop(out, "i", result.count):
-            high = f"{value.name}[i * 2 + 1]"
+        with loop(out, "i_", result.count):
+            high = f"{value.name}[i_ * 2 + 1]"
             if elements % 2:
-                high = f"(i * 2 + 1 < {elements} ? {value.name}[i * 2 + (i * 2 + 1 < {elements})] : 0.0f)"
-            out.line(f"{result.name}[i] = {pack(out, result.type.dtype, f'{value.name}[i * 2]', high)};")
+                high = f"(i_ * 2 + 1 < {elements} ? {value.name}[i_ * 2 + (i_ * 2 + 1 < {elements})] : 0.0f)"
+            out.line(f"{result.name}[i_] = {pack(out, result.type.dtype, f'{value.name}[i_ * 2]', high)};")
 
     cases = (
         Good(

@@ -147,20 +147,20 @@ class CpAsync(Primitive):
             '    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"\n'
             '        :: "r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");\n}',
         )
-        with loop(out, "i", -(-total // threads)):
-            out.line(f"const int q = i * {threads} + {out.thread};")
+        with loop(out, "i_", -(-total // threads)):
+            out.line(f"const int q_ = i_ * {threads} + {out.thread};")
             if total % threads:
-                out.line(f"if (q < {total}) {{")
-            out.line(f"const int r = q / {row_chunks}, k = q % {row_chunks} * {per};")
+                out.line(f"if (q_ < {total}) {{")
+            out.line(f"const int r_ = q_ / {row_chunks}, k_ = q_ % {row_chunks} * {per};")
             lead = ["0"] * (len(source.size) - 2)
             into = ["0"] * (len(destination.size) - 2)
-            inside = out.in_bounds(source, [*lead, "r", "k"])
-            at = out.global_index(source, [*lead, "r", "k"])
+            inside = out.in_bounds(source, [*lead, "r_", "k_"])
+            at = out.global_index(source, [*lead, "r_", "k_"])
             name = source.buffer.name
             # A chunk outside reads nothing; its address is kept inside the tensor all the same.
-            out.line(f"const bool inside = {inside};")
-            out.line(f"const auto* from = {name} + (inside ? {at} : 0);")
-            out.line(f"{copy}({out.shared_address(destination, [*into, 'r', 'k'])}, from, inside);")
+            out.line(f"const bool inside_ = {inside};")
+            out.line(f"const auto* from_ = {name} + (inside_ ? {at} : 0);")
+            out.line(f"{copy}({out.shared_address(destination, [*into, 'r_', 'k_'])}, from_, inside_);")
             if total % threads:
                 out.line("}")
 

@@ -118,9 +118,9 @@ class Binary(Primitive):
     def lower(self, op: Lowering, out: Writer) -> None:
         assert op.result is not None
         text = BINARY[op.site.call.name][1]
-        with loop(out, "i", op.result.count):
+        with loop(out, "i_", op.result.count):
             sides = [_side(op.args[n], op.result) for n in ("a", "b")]
-            out.line(f"{op.result.name}[i] = {text.format(*sides)};")
+            out.line(f"{op.result.name}[i_] = {text.format(*sides)};")
 
     cases = (
         Good(
@@ -202,8 +202,8 @@ class Unary(Primitive):
                 f"__device__ __forceinline__ float cake_{name}(float x) {{\n    float y;\n"
                 f'    asm("{instruction} %0, %1;" : "=f"(y) : "f"(x));\n    return y;\n}}',
             )
-        with loop(out, "i", op.result.count):
-            out.line(f"{op.result.name}[i] = {text.format(_side(op.args['a'], op.result), f=helper)};")
+        with loop(out, "i_", op.result.count):
+            out.line(f"{op.result.name}[i_] = {text.format(_side(op.args['a'], op.result), f=helper)};")
 
     cases = (
         Good(
@@ -263,5 +263,5 @@ def wrong(x: Global[bf16, N], y: GlobalOut[bf16, N]):
 def _side(operand: Registers | str, result: Registers) -> str:
     """An operand inside the loop over `i`: its register, its only register, or the number."""
     if isinstance(operand, Registers):
-        return f"{operand.name}[i]" if operand.count == result.count else f"{operand.name}[0]"
+        return f"{operand.name}[i_]" if operand.count == result.count else f"{operand.name}[0]"
     return f"static_cast<float>({operand})"

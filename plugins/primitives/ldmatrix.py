@@ -172,10 +172,10 @@ def _lower_a(out: Writer, window: Window, result: Registers) -> None:
     m, k = result.type.shape
     lead = ["0"] * (len(window.size) - 2)
     lane = out.lane
-    with loop(out, "i", m // 16), loop(out, "j", k // 16):
-        index = [*lead, f"i * 16 + {lane} % 16", f"j * 16 + {lane} / 16 * 8"]
+    with loop(out, "i_", m // 16), loop(out, "j_", k // 16):
+        index = [*lead, f"i_ * 16 + {lane} % 16", f"j_ * 16 + {lane} / 16 * 8"]
         address = out.shared_address(window, index)
-        out.line(f"{_helper(out, 4)}(&{result.name}[(i * {k // 16} + j) * 4], {address});")
+        out.line(f"{_helper(out, 4)}(&{result.name}[(i_ * {k // 16} + j_) * 4], {address});")
 
 
 def _lower_b(out: Writer, window: Window, result: Registers) -> None:
@@ -183,11 +183,11 @@ def _lower_b(out: Writer, window: Window, result: Registers) -> None:
     lead = ["0"] * (len(window.size) - 2)
     lane = out.lane
     if k == 16 and n % 16 == 0:
-        with loop(out, "i", n // 16):
-            index = [*lead, f"i * 16 + {lane} / 16 * 8 + {lane} % 8", f"{lane} / 8 % 2 * 8"]
-            out.line(f"{_helper(out, 4)}(&{result.name}[i * 4], {out.shared_address(window, index)});")
+        with loop(out, "i_", n // 16):
+            index = [*lead, f"i_ * 16 + {lane} / 16 * 8 + {lane} % 8", f"{lane} / 8 % 2 * 8"]
+            out.line(f"{_helper(out, 4)}(&{result.name}[i_ * 4], {out.shared_address(window, index)});")
         return
-    with loop(out, "i", n // 8), loop(out, "j", k // 16):
-        index = [*lead, f"i * 8 + {lane} % 8", f"j * 16 + {lane} / 8 % 2 * 8"]
+    with loop(out, "i_", n // 8), loop(out, "j_", k // 16):
+        index = [*lead, f"i_ * 8 + {lane} % 8", f"j_ * 16 + {lane} / 8 % 2 * 8"]
         address = out.shared_address(window, index)
-        out.line(f"{_helper(out, 2)}(&{result.name}[(i * {k // 16} + j) * 2], {address});")
+        out.line(f"{_helper(out, 2)}(&{result.name}[(i_ * {k // 16} + j_) * 2], {address});")

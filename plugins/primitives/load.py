@@ -1,8 +1,9 @@
 """load: ordinary loads from global or shared memory into a fragment
 
 Takes
-    `load(x[row, :], vector=w, fill=f, cache="")` a row of global memory, spread over the role's threads, `w`
-    elements at once; `load(s[:])` up to 256 elements of shared memory, replicated in every lane.
+    `load(x[row, :], vector=w, fill=f, cache="")` a row of global memory, or with `vector` of shared memory, spread
+    over the role's threads, `w` elements at once; `load(s[:])` up to 256 elements of shared memory, or
+    `load(w[i])` one element of global memory, replicated in every lane. `cache` is "streaming" or "last_use".
 Touches
     Reads the window, each element once (rows) or once a warp (replicated), through the generic proxy.
     Elements past the end of the row are phantoms and hold `fill`.
@@ -37,48 +38,50 @@ from cake.kinds.primitive import (
     Writer,
     parameter,
 )
-from cake.machine.effects import Aligned, Box, Effect, Inside, Read
+from cake.machine.effects import Aligned, Effect, Inside, Read, Region
 
-CACHE = {"": "", "streaming": ".cs", "last_use": ".lu"}
+CACHE = {"": "", "streaming": "__ldcs", "last_use": "__ldlu"}
+"""Cache hint -> the intrinsic that loads with it."""
 
 
-def spread(layout: Vector, length: int, rank: int) -> list[tuple[int, int]]:
-    """Intervals (start, size) of the row that warp `rank` holds, one a chunk, clipped to `length`."""
-    width = LANES * layout.width
+def row_axis(size: tuple[int, ...]) -> int:
+    """The axis along which a one-dimensional window runs."""
+    return max(range(len(size)), key=lambda axis: (size[axis] > 1, axis))
+
+
+def row_parts(op: Op, layout: Vector, name: str) -> list[tuple[int, Region]]:
+    """What this warp holds of the row `name`: per chunk, its number and the real elements' window."""
+    region = op.region(name)
+    axis, width = row_axis(region.size), LANES * layout.width
+    length = region.size[axis]
     out = []
     for chunk in range(layout.chunks((length,))):
-        start = chunk * layout.stride + rank * width
-        if start < length:
-            out.append((start, min(width, length - start)))
+        first = chunk * layout.stride + op.warp * width
+        if first < length:
+            at, size = [0] * len(region.size), list(region.size)
+            at[axis], size[axis] = first, min(width, length - first)
+            out.append((chunk, region.sub(tuple(at), tuple(size))))
     return out
 
 
-def row_boxes(op: Op, layout: Vector, name: str) -> list[Box]:
-    """The boxes of the one-dimensional window `name` that this warp touches."""
-    region = op.region(name)
-    axis = (
-        next(i for i, n in enumerate(region.size) if n > 1) if max(region.size) > 1 else len(region.size) - 1
-    )
-    length = region.size[axis]
-    boxes = []
-    for start, size in spread(layout, length, op.warp):
-        box = list(region.box)
-        box[axis] = (region.start[axis] + start, size)
-        boxes.append(tuple(box))
-    return boxes
-
-
-def check_vector(site: Site, name: str, window: RegionType, width: int) -> None:
-    """Refuse a row access of `width` elements that the alignment facts do not allow."""
+def check_vector(site: Site, window: RegionType, width: int) -> None:
+    """Refuse a row access of `width` neighbouring elements that no instruction makes."""
     size = width * window.dtype.bytes
-    if size not in ACCESS:
+    if width < 1 or size not in ACCESS:
+        message = f"one access moves 1, 2, 4, 8 or 16 bytes, not {width} x {window.dtype.bytes}"
+        raise site.refuse("vector", message)
+    if window.dtype.bytes == 1 and width % 4:
+        raise site.refuse("vector", f"{window.dtype.value} elements move four at once at least")
+    if width == 1:
+        return
+    axis = row_axis(window.window)
+    if axis != len(window.window) - 1:
         raise site.refuse(
-            "vector", f"one access moves 1, 2, 4, 8 or 16 bytes, not {width} x {window.dtype.bytes}"
+            "vector", "the window runs across rows: its elements are not neighbours", help="vector=1"
         )
-    length = window.shape[0]
-    pitch = window.buffer.shape[-1]
-    if length % width or pitch % width:
-        message = f"rows of {length} elements (pitch {pitch * window.dtype.bytes} bytes) are not whole vectors of {width}"
+    length, pitch = window.shape[0], window.buffer.shape[-1]
+    if length % width or (len(window.buffer.shape) > 1 and pitch % width):
+        message = f"rows of {length} elements at a pitch of {pitch} are not whole vectors of {width}"
         raise site.refuse("vector", message, help=f"add `require(... % {width} == 0)` or lower `vector`")
 
 
@@ -97,59 +100,69 @@ class Load(Primitive):
 
     def signature(self, site: Site) -> Type | None:
         window = site.region("window")
-        if site.text("cache") not in CACHE:
-            raise site.refuse("cache", f"`cache` is one of {', '.join(repr(c) for c in CACHE)}")
-        if window.buffer.space == "shared" and not site.has("vector"):
-            if len(window.shape) > 1:
-                raise site.refuse("window", "a replicated load takes at most one axis; index the others")
-            return FragmentType(window.dtype, window.shape, REPLICATED)
+        if not window.shape or (window.buffer.space == "shared" and not site.has("vector")):
+            return self._replicated(site, window)
         if len(window.shape) != 1:
-            raise site.refuse(
-                "window", f"a row load takes a window of one axis, this one has {len(window.shape)}"
-            )
+            message = f"a row load takes a window of one axis, this one has {len(window.shape)}"
+            raise site.refuse("window", message, help="index the others, as in `x[block, :]`")
+        if site.text("cache") not in CACHE or (site.has("cache") and window.buffer.space == "shared"):
+            choices = ", ".join(repr(c) for c in CACHE)
+            raise site.refuse("cache", f"`cache` is one of {choices}, for global memory")
+        if site.operand("fill").constant is None:
+            raise site.refuse("fill", "`fill` must be a compile-time number")
         width = site.integer("vector") if site.has("vector") else 1
-        check_vector(site, "window", window, width)
+        check_vector(site, window, width)
         layout = Vector(width, site.scope.warps)
-        if layout.phantoms(window.shape) and not site.has("fill"):
-            message = f"{layout.phantoms(window.shape)} phantom elements behind the row need a `fill`"
-            raise site.refuse(
-                "window", message, code="type/phantom-fill", help="the identity of the reduction that follows"
-            )
+        phantoms = layout.phantoms(window.shape)
+        if phantoms and not site.has("fill"):
+            message = f"{phantoms} phantom elements behind the row need a `fill`"
+            help = "the neutral value of the reduction that follows: 0.0 of a sum, -inf of a maximum"
+            raise site.refuse("window", message, code="type/phantom-fill", help=help)
         return FragmentType(window.dtype, window.shape, layout)
 
+    def _replicated(self, site: Site, window: RegionType) -> FragmentType:
+        if len(window.shape) > 1:
+            raise site.refuse("window", "a replicated load takes at most one axis; index the others")
+        if window.dtype.bytes == 1:
+            raise site.refuse("window", f"{window.dtype.value} elements move four at once at least")
+        for name in ("vector", "fill", "cache"):
+            if site.has(name):
+                raise site.refuse(name, f"`{name}` has no meaning where every lane loads every element")
+        return FragmentType(window.dtype, window.shape, REPLICATED)
+
     def effects(self, op: Op) -> Sequence[Effect]:
-        region = op.region("window")
-        layout = op.result.layout
+        region, layout = op.region("window"), op.result.layout
         if isinstance(layout, Vector):
             size = layout.width * region.buffer.dtype.bytes
             legal = (Inside(region), Aligned(region.buffer, region.start, size))
-            return [*legal, *(Read(region.buffer, box) for box in row_boxes(op, layout, "window"))]
-        return (Read(region.buffer, region.box),)
+            return [*legal, *(Read(region.buffer, part.box) for _, part in row_parts(op, layout, "window"))]
+        return (Inside(region), Read(region.buffer, region.box))
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        region, kind = op.region("window"), op.result
-        layout = kind.layout
-        data = memory.read(region).reshape(kind.shape)
-        if not isinstance(layout, Vector):
-            return data.copy()
-        padded = np.full(layout.chunks(kind.shape) * layout.stride, op.args["fill"], data.dtype)
-        padded[: data.size] = data
-        width = LANES * layout.width
-        return padded.reshape(-1, layout.over, width)[:, op.warp]
+        kind = op.result
+        if not isinstance(kind.layout, Vector):
+            return memory.read(op.region("window")).reshape(kind.shape).copy()
+        out = np.full(kind.layout.warp_shape(kind.shape), op.args["fill"], kind.dtype.numpy)
+        for chunk, part in row_parts(op, kind.layout, "window"):
+            data = memory.read(part).reshape(-1)
+            out[chunk, : data.size] = data
+        return out
 
     def time(self, op: Op, parameters: Parameters) -> Use:
-        kind = op.result
-        layout = kind.layout
-        region = op.region("window")
-        if region.buffer.space == "shared":
-            count = 1 if not isinstance(layout, Vector) else layout.chunks(kind.shape)
-            moved = 128 * count
-            units = {"lsu": count, "shared": moved / parameters("shared.bytes")}
-            return Use(count, units, parameters("shared.latency"))
-        assert isinstance(layout, Vector)
-        chunks = layout.chunks(kind.shape)
-        moved = sum(size for _, size in spread(layout, kind.shape[0], op.warp)) * kind.dtype.bytes
-        return Use(2 * chunks, {"lsu": chunks}, parameters("global.latency"), l2_read=moved)
+        kind, layout = op.result, op.result.layout
+        accesses = layout.chunks(kind.shape) if isinstance(layout, Vector) else kind.registers
+        if op.region("window").buffer.space == "shared":
+            width = layout.width if isinstance(layout, Vector) else 1
+            # A warp's access takes a pass of the port for each 128 bytes; one word for all lanes takes one too.
+            passes = accesses * max(1, width * kind.dtype.bytes // 4)
+            units = {"lsu": accesses, "shared": passes * 128 / parameters("shared.bytes")}
+            return Use(accesses, units, parameters("shared.latency"))
+        moved = 32 * accesses
+        if isinstance(layout, Vector):
+            count = sum(part.bytes for _, part in row_parts(op, layout, "window"))
+            moved = count if op.region("window").size[-1] > 1 else 32 * count // kind.dtype.bytes
+        # Address arithmetic and the load itself.
+        return Use(2 * accesses, {"lsu": accesses}, parameters("global.latency"), l2_read=moved)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         assert op.result is not None
@@ -220,43 +233,40 @@ def _lower_row(op: Lowering, out: Writer, window: Window, layout: Vector, result
     dtype = result.type.dtype
     width, length = layout.width, result.type.shape[0]
     kind, registers = ACCESS[width * dtype.bytes]
-    axis = window.size.index(length) if length in window.size else len(window.size) - 1
-    name = window.buffer.name
-    with loop(out, "c", layout.chunks(result.type.shape)):
-        out.line(f"const int col = c * {layout.stride} + {out.thread} * {width};")
-        index = ["0"] * len(window.size)
-        index[axis] = "col"
-        partial = layout.phantoms(result.type.shape) > 0
-        out.line(f"if (col < {length}) {{" if partial else "{")
-        address = f"{name} + {out.global_index(window, index)}"
-        operator = CACHE[op.site.text("cache")]
+    index = ["0"] * len(window.size)
+    index[row_axis(window.size)] = "cake_at"
+    partial = layout.phantoms(result.type.shape) > 0
+    with loop(out, "cake_c", layout.chunks(result.type.shape)):
+        out.line(f"const int cake_at = cake_c * {layout.stride} + {out.thread} * {width};")
+        out.line(f"if (cake_at < {length}) {{" if partial else "{")
         if window.buffer.space == "shared":
-            out.line(
-                f"const {kind} v = {shared_load(out, width * dtype.bytes)}({out.shared_address(window, index)});"
-            )
-        elif operator:
-            reader = "__ldcs" if operator == ".cs" else "__ldlu"
-            out.line(f"const {kind} v = {reader}(reinterpret_cast<const {kind}*>({address}));")
+            read = f"{shared_load(out, width * dtype.bytes)}({out.shared_address(window, index)})"
         else:
-            out.line(f"const {kind} v = *reinterpret_cast<const {kind}*>({address});")
-        _unpack(out, result, kind, registers, width)
-        out.line("}" + (" else {" if partial else ""))
+            address = (
+                f"reinterpret_cast<const {kind}*>({window.buffer.name} + {out.global_index(window, index)})"
+            )
+            intrinsic = CACHE[op.site.text("cache")]
+            read = f"{intrinsic}({address})" if intrinsic else f"*{address}"
+        out.line(f"const {kind} cake_v = {read};")
+        _unpack(out, result, registers, width)
+        out.line("} else {" if partial else "}")
         if partial:
             _fill(out, result, width, bits(dtype, float(op.site.operand("fill").constant or 0.0)))
             out.line("}")
 
 
-def _unpack(out: Writer, result: Registers, kind: str, registers: int, width: int) -> None:
+def _unpack(out: Writer, result: Registers, registers: int, width: int) -> None:
     per = packing(result.type.dtype)
     if width % per:
-        # Vectors narrower than a register: two chunks share one.
-        out.line(f"if (c % {per} == 0) {result.name}[c / {per}] = v;")
-        shift = 8 * result.type.dtype.bytes
-        out.line(f"else {result.name}[c / {per}] |= static_cast<unsigned>(v) << ({shift} * (c % {per}));")
+        # Elements narrower than a register come one by one: neighbouring chunks share a register.
+        place = f"{result.name}[cake_c / {per}]"
+        shift = f"{8 * result.type.dtype.bytes} * (cake_c % {per})"
+        out.line(f"if (cake_c % {per} == 0) {place} = cake_v;")
+        out.line(f"else {place} |= static_cast<unsigned>(cake_v) << ({shift});")
         return
-    fields = ("v",) if registers == 1 else tuple(f"v.{f}" for f in "xyzw"[:registers])
+    fields = ("cake_v",) if registers == 1 else tuple(f"cake_v.{f}" for f in "xyzw"[:registers])
     for i, field in enumerate(fields):
-        out.line(f"{result.name}[c * {registers} + {i}] = {_as(result, field)};")
+        out.line(f"{result.name}[cake_c * {registers} + {i}] = {_as(result, field)};")
 
 
 def _as(result: Registers, field: str) -> str:
@@ -269,31 +279,36 @@ def _fill(out: Writer, result: Registers, width: int, pattern: int) -> None:
     dtype = result.type.dtype
     per = packing(dtype)
     if width % per:
-        out.line(f"if (c % {per} == 0) {result.name}[c / {per}] = {pattern}u;")
-        out.line(f"else {result.name}[c / {per}] |= {pattern}u << ({8 * dtype.bytes} * (c % {per}));")
+        place = f"{result.name}[cake_c / {per}]"
+        out.line(f"if (cake_c % {per} == 0) {place} = {pattern}u;")
+        out.line(f"else {place} |= {pattern}u << ({8 * dtype.bytes} * (cake_c % {per}));")
         return
     word = pattern
     for _ in range(per - 1):
         word = word << (8 * dtype.bytes) | pattern
     registers = width // per
     for i in range(registers):
-        out.line(f"{result.name}[c * {registers} + {i}] = {_as(result, f'{word}u')};")
+        out.line(f"{result.name}[cake_c * {registers} + {i}] = {_as(result, f'{word}u')};")
 
 
 def _lower_replicated(out: Writer, window: Window, result: Registers) -> None:
     dtype = result.type.dtype
+    kind, _ = ACCESS[dtype.bytes]
     index = ["0"] * len(window.size)
-    shape = result.type.shape
-    axis = next((i for i, n in enumerate(window.size) if n > 1), len(window.size) - 1)
-    count = shape[0] if shape else 1
+    count = result.type.registers
+    if count > 1:
+        index[row_axis(window.size)] = "cake_i"
+    if window.buffer.space == "shared":
+        read = f"{shared_load(out, dtype.bytes)}({out.shared_address(window, index)})"
+    else:
+        name = window.buffer.name
+        read = f"*reinterpret_cast<const {kind}*>({name} + {out.global_index(window, index)})"
     per = packing(dtype)
-    with loop(out, "i", count):
-        index[axis] = "i"
-        kind, _ = ACCESS[dtype.bytes]
-        out.line(f"const {kind} v = {shared_load(out, dtype.bytes)}({out.shared_address(window, index)});")
+    with loop(out, "cake_i", count):
+        out.line(f"const {kind} cake_v = {read};")
         if per == 1:
-            out.line(f"{result.name}[i] = {_as(result, 'v')};")
+            out.line(f"{result.name}[cake_i] = {_as(result, 'cake_v')};")
         else:
-            shift = 8 * dtype.bytes
-            out.line(f"if (i % {per} == 0) {result.name}[i / {per}] = v;")
-            out.line(f"else {result.name}[i / {per}] |= static_cast<unsigned>(v) << ({shift} * (i % {per}));")
+            place, shift = f"{result.name}[cake_i / {per}]", f"{8 * dtype.bytes} * (cake_i % {per})"
+            out.line(f"if (cake_i % {per} == 0) {place} = cake_v;")
+            out.line(f"else {place} |= static_cast<unsigned>(cake_v) << ({shift});")

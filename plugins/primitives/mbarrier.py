@@ -2,13 +2,14 @@
 
 Takes
     `mbarrier_init(bar)` one mbarrier or a whole array, in one thread; `fence_mbarrier_init()` after it;
-    `expect_bytes(bar, window, ..., n)` one arrival that first adds the windows' bytes (or n) to the expected
-    bytes; `arrive(bar)` one arrival, of the elected thread or of each executing warp; `wait(bar, parity)`.
+    `expect_bytes(bar, window, ..., n)` one arrival that first adds the windows' bytes (or n) to the
+    expected bytes; `arrive(bar)` one arrival, of the elected thread or of each executing warp; `wait(bar,
+    parity)`.
 Touches
     Nothing but the mbarriers. An arrival releases, a wait acquires.
 Completes when
-    A phase completes when all its arrivals and all its bytes have come; `wait(bar, p)` passes once the phase of
-    parity p is complete.
+    A phase completes when all its arrivals and all its bytes have come; `wait(bar, p)` passes once the
+    phase of parity p is complete.
 Source
     PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier", "membar / fence".
 """
@@ -27,7 +28,9 @@ def single(site: Site, name: str = "barrier") -> BarrierType:
     kind = site.operand(name).type
     assert isinstance(kind, BarrierType)
     if not kind.indexed:
-        raise site.refuse(name, f"`{kind.name}` is an array of {kind.count} mbarriers", help=f"{kind.name}[i]")
+        raise site.refuse(
+            name, f"`{kind.name}` is an array of {kind.count} mbarriers", help=f"{kind.name}[i]"
+        )
     return kind
 
 
@@ -64,7 +67,9 @@ class MbarrierInit(Primitive):
     def lower(self, op: Lowering, out: Writer) -> None:
         kind = op.site.operand("barrier").type
         assert isinstance(kind, BarrierType)
-        address, count = op.args["barrier"] if isinstance(op.args["barrier"], tuple) else (op.args["barrier"], 1)
+        address, count = (
+            op.args["barrier"] if isinstance(op.args["barrier"], tuple) else (op.args["barrier"], 1)
+        )
         for i in range(count):
             slot = f"{address} + {8 * i}" if i else address
             out.asm(f"mbarrier.init.shared::cta.b64 [%0], {kind.arrivals};", inputs=[("r", slot)])
@@ -132,7 +137,9 @@ class ExpectBytes(Primitive):
         single(site)
         need_one_thread(site)
         if not site.operands["windows"]:
-            raise site.refuse(None, "expect_bytes needs the windows that will be filled, or a number of bytes")
+            raise site.refuse(
+                None, "expect_bytes needs the windows that will be filled, or a number of bytes"
+            )
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:

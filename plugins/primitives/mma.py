@@ -100,10 +100,10 @@ class Mma(Primitive):
             '        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));\n}',
         )
         blocks_k = k // 16
-        with loop(out, "k", blocks_k), loop(out, "i", m // 16), loop(out, "j", n // 8):
-            d = f"&{op.result.name}[i * {n // 2} + j * 4]"
+        with loop(out, "k_", blocks_k), loop(out, "i_", m // 16), loop(out, "j_", n // 8):
+            d = f"&{op.result.name}[i_ * {n // 2} + j_ * 4]"
             out.line(
-                f"{step}({d}, &{a.name}[(i * {blocks_k} + k) * 4], &{b.name}[(j * {blocks_k} + k) * 2]);"
+                f"{step}({d}, &{a.name}[(i_ * {blocks_k} + k_) * 4], &{b.name}[(j_ * {blocks_k} + k_) * 2]);"
             )
 
     cases = (

@@ -88,10 +88,10 @@ class WarpReduce(Primitive):
         r = f"{result.name}[0]"
         out.line(f"{r} = {value.name}[0];")
         out.line("#pragma unroll")
-        out.line(f"for (int i = 1; i < {value.count}; ++i) {r} = {text.format(r, f'{value.name}[i]')};")
+        out.line(f"for (int i_ = 1; i_ < {value.count}; ++i_) {r} = {text.format(r, f'{value.name}[i_]')};")
         out.line("#pragma unroll")
-        shuffled = f"__shfl_xor_sync(0xffffffffu, {r}, m)"
-        out.line(f"for (int m = 16; m > 0; m /= 2) {r} = {text.format(r, shuffled)};")
+        shuffled = f"__shfl_xor_sync(0xffffffffu, {r}, m_)"
+        out.line(f"for (int m_ = 16; m_ > 0; m_ /= 2) {r} = {text.format(r, shuffled)};")
 
     cases = (
         Good(
@@ -166,8 +166,8 @@ class Reduce(Primitive):
         text, start = COMBINE[op.site.call.name.split("_")[1]]
         r = f"{result.name}[0]"
         out.line(f"{r} = {start};")
-        with loop(out, "i", value.count):
-            out.line(f"{r} = {text.format(r, f'{value.name}[i]')};")
+        with loop(out, "i_", value.count):
+            out.line(f"{r} = {text.format(r, f'{value.name}[i_]')};")
 
     cases = (
         Good(

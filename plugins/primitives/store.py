@@ -244,16 +244,16 @@ def _lower_row(out: Writer, window: Window, value: Registers, layout: Vector) ->
     dtype, width = value.type.dtype, layout.width
     length = value.type.shape[0]
     kind, registers = ACCESS[width * dtype.bytes]
-    with loop(out, "c", layout.chunks(value.type.shape)):
-        out.line(f"const int col = c * {layout.stride} + {out.thread} * {width};")
-        guard = f"if (col < {length}) " if layout.phantoms(value.type.shape) else ""
+    with loop(out, "c_", layout.chunks(value.type.shape)):
+        out.line(f"const int col_ = c_ * {layout.stride} + {out.thread} * {width};")
+        guard = f"if (col_ < {length}) " if layout.phantoms(value.type.shape) else ""
         index = ["0"] * len(window.size)
-        index[row_axis(window.size)] = "col"
+        index[row_axis(window.size)] = "col_"
         per = packing(dtype)
         if width % per:
-            whole = f"static_cast<{kind}>({value.name}[c / {per}] >> ({8 * dtype.bytes} * (c % {per})))"
+            whole = f"static_cast<{kind}>({value.name}[c_ / {per}] >> ({8 * dtype.bytes} * (c_ % {per})))"
         else:
-            fields = _fields(value, f"c * {registers}", registers)
+            fields = _fields(value, f"c_ * {registers}", registers)
             whole = fields[0] if registers == 1 else f"make_{kind}({', '.join(fields)})"
         if window.buffer.space == "shared":
             store = shared_store(out, width * dtype.bytes)
@@ -286,18 +286,18 @@ def _lower_tile(out: Writer, window: Window, value: Registers, layout: Accumulat
     base = f"{out.warp} % {layout.over} * {warp_rows} + " if layout.over > 1 else ""
     axes = len(window.size)
     kind, _ = ACCESS[dtype.bytes * width]
-    with loop(out, "i", value.type.registers // 2):
-        out.line(f"const int r = {base}i / {per_block // 2} * 16 + i % 2 * 8 + {out.lane} / 4;")
-        out.line(f"const int k = i % {per_block // 2} / 2 * 8 + {out.lane} % 4 * 2;")
+    with loop(out, "i_", value.type.registers // 2):
+        out.line(f"const int r_ = {base}i_ / {per_block // 2} * 16 + i_ % 2 * 8 + {out.lane} / 4;")
+        out.line(f"const int k_ = i_ % {per_block // 2} / 2 * 8 + {out.lane} % 4 * 2;")
         for item in range(2 // width):
-            index = ["0"] * (axes - 2) + ["r", f"k + {item}" if item else "k"]
+            index = ["0"] * (axes - 2) + ["r_", f"k_ + {item}" if item else "k_"]
             if width == 2:
-                fields = _fields(value, "i", 1) if dtype.bytes == 2 else _fields(value, "i * 2", 2)
+                fields = _fields(value, "i_", 1) if dtype.bytes == 2 else _fields(value, "i_ * 2", 2)
                 whole = fields[0] if len(fields) == 1 else f"make_{kind}({', '.join(fields)})"
             elif dtype.bytes == 2:
-                whole = f"static_cast<{kind}>({value.name}[i] >> {16 * item})"
+                whole = f"static_cast<{kind}>({value.name}[i_] >> {16 * item})"
             else:
-                whole = _fields(value, f"i * 2 + {item}", 1)[0]
+                whole = _fields(value, f"i_ * 2 + {item}", 1)[0]
             address = f"{window.buffer.name} + {out.global_index(window, index)}"
             condition = out.in_bounds(window, index)
             out.line(f"if ({condition}) *reinterpret_cast<{kind}*>({address}) = {whole};")

@@ -1,14 +1,15 @@
 """tma: tile copies between global and shared memory by the copy engine (sm_90)
 
 Takes
-    `tma_load(s[slot], a[row:+m, k:+n], bar)`, `tma_store(c[row:+m, col:+n], s[slot])`, issued by one thread.
-    1 to 5 axes; the shared window is made of whole rows of its buffer and has the buffer's swizzle.
+    `tma_load(s[slot], a[row:+m, k:+n], bar)`, `tma_store(c[row:+m, col:+n], s[slot])`, issued by one
+    thread. 1 to 5 axes; the shared window is made of whole rows of its buffer and has the buffer's
+    swizzle.
 Touches
-    Load: reads the tensor (zeros outside), writes the shared window, through the async proxy. Store: reads the
-    shared window through the async proxy, writes what lies inside the tensor.
+    Load: reads the tensor (zeros outside), writes the shared window, through the async proxy. Store:
+    reads the shared window through the async proxy, writes what lies inside the tensor.
 Completes when
-    Load: its bytes (all of the window, zeros included) arrive on the mbarrier. Store: the bulk group that the
-    thread commits next.
+    Load: its bytes (all of the window, zeros included) arrive on the mbarrier. Store: the bulk group that
+    the thread commits next.
 Source
     PTX ISA, "cp.async.bulk.tensor", "Tensor Map", "Swizzling Modes".
 """
@@ -21,7 +22,20 @@ from typing import Any
 import numpy as np
 
 from cake.ir.types import BarrierType, RegionType, Type
-from cake.kinds.primitive import Bad, Good, Lowering, Memory, Op, Parameters, Primitive, Site, Use, Window, Writer, parameter
+from cake.kinds.primitive import (
+    Bad,
+    Good,
+    Lowering,
+    Memory,
+    Op,
+    Parameters,
+    Primitive,
+    Site,
+    Use,
+    Window,
+    Writer,
+    parameter,
+)
 from cake.machine.effects import Aligned, Async, Effect, Read, Write
 
 MAX_BOX = 256
@@ -49,8 +63,12 @@ def _check_shared(site: Site, name: str, window: RegionType) -> None:
         raise site.refuse(name, "the shared window is not one contiguous piece of whole rows")
     row = shape[-1] * window.dtype.bytes
     if window.buffer.swizzle and row != window.buffer.swizzle:
-        message = f"rows of {row} bytes with a swizzle of {window.buffer.swizzle}: the box is the swizzle span wide"
-        raise site.refuse(name, message, help=f"split the buffer into panels of {window.buffer.swizzle} bytes")
+        message = (
+            f"rows of {row} bytes with a swizzle of {window.buffer.swizzle}: the box is the swizzle span wide"
+        )
+        raise site.refuse(
+            name, message, help=f"split the buffer into panels of {window.buffer.swizzle} bytes"
+        )
 
 
 def _check_global(site: Site, name: str, window: RegionType, swizzle: int) -> None:
@@ -243,7 +261,11 @@ class TmaStore(Primitive):
         source, destination = op.region("source"), op.region("destination")
         return (
             Aligned(source.buffer, source.start, alignment(source.buffer.swizzle)),
-            Async((Read(source.buffer, source.box),), (Write(destination.buffer, destination.box),), group="bulk"),
+            Async(
+                (Read(source.buffer, source.box),),
+                (Write(destination.buffer, destination.box),),
+                group="bulk",
+            ),
         )
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:

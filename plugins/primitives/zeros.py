@@ -70,8 +70,8 @@ class Zeros(Primitive):
 
     def lower(self, op: Lowering, out: Writer) -> None:
         assert op.result is not None
-        with loop(out, "i", op.result.count):
-            out.line(f"{op.result.name}[i] = 0.0f;")
+        with loop(out, "i_", op.result.count):
+            out.line(f"{op.result.name}[i_] = 0.0f;")
 
     cases = (
         Good(

@@ -24,7 +24,58 @@ BUILTINS = {
     "warpgroup": "(cake_rank / 4)",
 }
 RESERVED = frozenset(
-    ["alignas", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue", "default", "delete", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "namespace", "new", "operator", "private", "public", "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "try", "typedef", "union", "unsigned", "using", "virtual", "void", "volatile", "while"]
+    [
+        "alignas",
+        "asm",
+        "auto",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "const",
+        "continue",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "namespace",
+        "new",
+        "operator",
+        "private",
+        "public",
+        "register",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "throw",
+        "try",
+        "typedef",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "while",
+    ]
 )
 MAP_TYPE = "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };"
 
@@ -36,6 +87,23 @@ class Generated:
     source: str
     entry: str
     plan: LaunchPlan
+    kernel: n.Kernel
+
+    @property
+    def listing(self) -> str:
+        """The text for reading: in place of `#line` directives, the kernel's own lines as comments."""
+        out: list[str] = []
+        lines = self.kernel.source.lines
+        shown = ""
+        for line in self.source.split("\n"):
+            if not line.startswith("#line"):
+                out.append(line)
+                continue
+            number = line.split()[1]
+            if number != shown and int(number) <= len(lines):
+                out.append(f"    // {number}: {lines[int(number) - 1].strip()}")
+            shown = number
+        return "\n".join(out)
 
 
 def generate(instance: Instance) -> Generated:
@@ -68,7 +136,7 @@ class _Generator:
         for text in out.helpers.values():
             head += [text, ""]
         body = [*self.signature(entry, plan), *self.prologue(), *out.lines, "}", ""]
-        return Generated("\n".join([*head, *body]), entry, plan)
+        return Generated("\n".join([*head, *body]), entry, plan, instance.kernel)
 
     # --- the frame ----------------------------------------------------------------------------------------
 
@@ -261,8 +329,8 @@ class _Generator:
             self.scopes[-1][target] = known
         assert isinstance(known, Registers)
         self.out.line("#pragma unroll")
-        copy = f"{known.name}[i] = {source.name}[i];"
-        self.out.line(f"for (int i = 0; i < {known.count}; ++i) {copy}")
+        copy = f"{known.name}[i_] = {source.name}[i_];"
+        self.out.line(f"for (int i_ = 0; i_ < {known.count}; ++i_) {copy}")
 
     def find(self, name: str) -> str | Registers | None:
         for scope in reversed(self.scopes):
@@ -387,7 +455,9 @@ class _Generator:
 
 
 def _name(name: str) -> str:
-    return f"{name}_" if name in RESERVED or name.startswith("cake_") else name
+    """An author's name in C++. Names that end in `_` belong to primitives, `cake_` to the frame."""
+    taken = name in RESERVED or name.startswith("cake_") or name.endswith("_")
+    return f"{name}_x" if taken else name
 
 
 def _integer(value: int) -> str:

@@ -35,6 +35,7 @@ class Writer:
         self.depth = 1
         self.count = 0
         self.at = 0
+        self.counted = 0
 
     # --- text ---------------------------------------------------------------------------------------------
 
@@ -44,17 +45,25 @@ class Writer:
             self.depth -= 1
             if not text.endswith("{"):
                 self.notes.pop()
-        self.lines.append("    " * self.depth + text if text else "")
+        self._number()
+        self.lines.append("    " * self.depth + text)
         if text.endswith("{"):
             self.depth += 1
             if not text.startswith("}"):
                 self.notes.append({})
 
     def place(self, line: int) -> None:
-        """The statement that follows stands on `line` of the kernel's text."""
-        if line and line != self.at:
-            self.lines.append(f'#line {line} "{_c_string(self.instance.kernel.source.path)}"')
-            self.at = line
+        """What is written from now on stands on `line` of the kernel's text."""
+        self.at = line or self.at
+
+    def _number(self) -> None:
+        """Tell the compiler the kernel's line where its own counting would be wrong: it counts up by itself."""
+        if not self.at:
+            return
+        if self.counted != self.at:
+            named = "" if self.counted else f' "{_c_string(self.instance.kernel.source.path)}"'
+            self.lines.append(f"#line {self.at}{named}")
+        self.counted = self.at + 1
 
     def asm(
         self,
@@ -80,7 +89,7 @@ class Writer:
 
     def temporary(self, kind: FragmentType) -> Registers:
         """Fresh registers, declared here."""
-        return self.declare(self.unique("t"), kind)
+        return self.declare(self.unique("cake_t"), kind)
 
     def declare(self, name: str, kind: FragmentType) -> Registers:
         """Declare `name` as the registers of a fragment."""
@@ -144,7 +153,7 @@ class Writer:
 
     def tensor_map(self, buffer: Buffer, box: tuple[int, ...], swizzle: int) -> str:
         """The tensor map parameter for this tensor, box and swizzle."""
-        tensor = next(n for n in self.instance.buffers if n in (buffer.name, buffer.name.removesuffix("_")))
+        tensor = next(n for n in self.instance.buffers if n in (buffer.name, buffer.name.removesuffix("_x")))
         param = TensorMapParam(tensor, tuple(box), swizzle)
         for name, known in self.maps.items():
             if known == param:
