@@ -46,7 +46,11 @@ def begun(toy: ModuleType, workspace: Workspace, finish: bool = True) -> Session
     ("words", "status", "message"),
     [
         (("evolve", "summ", *ON_TOY), 2, "no task is called 'summ'; did you mean sum?"),
-        (("evolve", "sum", *ON_TOY, "--arch", "sm_999"), 2, "no start kernel for architecture 'sm_999'"),
+        (
+            ("evolve", "sum", *ON_TOY, "--arch", "sm_999"),
+            2,
+            "unknown architecture 'sm_999'; cake knows sm_80",
+        ),
         (("evolve", "sum", "--device", "B9"), 2, "no device is called 'B9'"),
         (("evolve", "sum", *ON_TOY, "--dim", "N"), 2, "expected NAME=INTEGER"),
         (("evolve", "sum", *ON_TOY, "--shape", "huge"), 2, "it has small, large"),

@@ -255,7 +255,8 @@ def test_a_lock_that_git_left_in_the_repository_is_named(runs: Runs) -> None:
     ("given", "message"),
     [
         ({"task": "summ"}, "did you mean sum"),
-        ({"arch": "sm_999"}, "no start kernel for architecture 'sm_999'; it has sm_80"),
+        ({"arch": "sm_999"}, "unknown architecture 'sm_999'; cake knows sm_80"),
+        ({"arch": "sm_90"}, "no start kernel for sm_90; it has sm_80"),
         ({"device": "H2000"}, "no device is called"),
         ({"shape": "huge"}, "no shape 'huge'; it has small, large"),
         ({"dims": {"Q": 1}}, "no dimension 'Q'; it has N"),

@@ -16,6 +16,8 @@ from cake.agent.publish import BranchPublisher, speedup
 from cake.errors import CakeError
 from cake.evaluate.evaluator import Backend, Evaluator, Target
 from cake.evolve.branch import Branch
+from cake.ir.arch import ALIASES, ARCHS, canonical, claimed, number
+from cake.kinds.device import Device
 from cake.kinds.task import Task
 from cake.plugins import Registry
 from cake.store.store import Entry, Store
@@ -42,9 +44,9 @@ class Wish:
 def plan(workspace: Workspace, registry: Registry, wish: Wish) -> Session:
     """The session to run, nothing recorded yet. Raises CakeError for names and values that do not exist."""
     task: Task = registry.get("task", wish.task)
-    device = registry.get("device", wish.device)
+    device: Device = registry.get("device", wish.device)
     registry.get("proposer", wish.proposer)
-    arch = _arch(task, wish.arch, device.arch)
+    arch = _arch(task, wish.arch, device)
     shape, dims = _dims(task, wish)
     head = open_repository(workspace.repository).head.commit
     return Session(
@@ -185,29 +187,25 @@ def sum_up(store: Store, session: str) -> Summary:
     )
 
 
-def _arch(task: Task, wished: str, device: str) -> str:
-    """The start kernel's architecture: as wished, else the device's own, else the newest below."""
-    known = list(task.kernels)
-    if wished:
-        if wished not in known:
-            raise CakeError(
-                f"task {task.name()} has no start kernel for architecture {wished!r}; "
-                f"it has {', '.join(known)}"
-            )
-        return wished
-    fitting = [a for a in known if a == device or (_basic(a) and _number(a) <= _number(device))]
-    if not fitting:
-        raise CakeError(f"task {task.name()} has no kernel that runs on {device}; it has {', '.join(known)}")
-    return max(fitting, key=lambda arch: (_number(arch), not _basic(arch)))
-
-
-def _number(arch: str) -> int:
-    return int("".join(c for c in arch if c.isdigit()) or 0)
-
-
-def _basic(arch: str) -> bool:
-    """Whether code for it runs on later ones too: `sm_80` does, `sm_90a` does not."""
-    return arch[-1:].isdigit()
+def _arch(task: Task, wished: str, device: Device) -> str:
+    """The start kernel's architecture: as wished, else the newest among those that run on the device."""
+    known = ", ".join(task.kernels)
+    chip = canonical(device.arch)
+    fitting = [arch for arch in task.kernels if chip in claimed(arch)]
+    if not wished:
+        if not fitting:
+            raise CakeError(f"task {task.name()} has no kernel for {device.name} ({chip}); it has {known}")
+        return max(fitting, key=number)
+    if ALIASES.get(wished, wished) not in ARCHS:
+        raise CakeError(f"unknown architecture {wished!r}; cake knows {', '.join(ARCHS)}")
+    found = {canonical(arch): arch for arch in task.kernels}.get(canonical(wished))
+    if found is None:
+        raise CakeError(f"task {task.name()} has no start kernel for {wished}; it has {known}")
+    if found not in fitting:
+        raise CakeError(
+            f"a kernel for {found} does not run on {device.name} ({chip}); choose another --device"
+        )
+    return found
 
 
 def _dims(task: Task, wish: Wish) -> tuple[str, dict[str, int]]:
