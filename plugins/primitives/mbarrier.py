@@ -79,7 +79,7 @@ class MbarrierInit(Primitive):
             "an array and a single one",
             """
 @kernel(arch="sm_90a")
-def start(y: GlobalOut[f32, N]):
+def start(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     a = MBarrier[3](arrivals=1)
     b = MBarrier(arrivals=2)
@@ -90,14 +90,16 @@ def start(y: GlobalOut[f32, N]):
     cta_sync()
     with role("all", warps=1):
         wait(a[2], 1)
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
 """,
-            dims={"N": 1},
+            dims={"N": 32},
+            expect=lambda i: {"y": i["x"]},
         ),
         Good(
             "one of an array",
             """
 @kernel(arch="sm_90a")
-def start(y: GlobalOut[f32, N]):
+def start(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     a = MBarrier[2](arrivals=1)
     with one_thread():
@@ -106,8 +108,10 @@ def start(y: GlobalOut[f32, N]):
     cta_sync()
     with role("all", warps=1):
         wait(a[1], 1)
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
 """,
-            dims={"N": 1},
+            dims={"N": 32},
+            expect=lambda i: {"y": i["x"]},
         ),
         Bad(
             "by every thread",
@@ -268,7 +272,7 @@ class ArriveOn(Primitive):
             "one arrival a warp",
             """
 @kernel(arch="sm_90a")
-def meet(y: GlobalOut[f32, N]):
+def meet(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     a = MBarrier(arrivals=2)
     with one_thread():
@@ -278,14 +282,16 @@ def meet(y: GlobalOut[f32, N]):
     with role("all", warps=2):
         arrive(a)
         wait(a, 0)
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
 """,
-            dims={"N": 1},
+            dims={"N": 32},
+            expect=lambda i: {"y": i["x"]},
         ),
         Good(
             "one arrival of a thread",
             """
 @kernel(arch="sm_90a")
-def meet(y: GlobalOut[f32, N]):
+def meet(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     a = MBarrier(arrivals=1)
     with one_thread():
@@ -296,8 +302,10 @@ def meet(y: GlobalOut[f32, N]):
         with one_thread():
             arrive(a)
         wait(a, 0)
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
 """,
-            dims={"N": 1},
+            dims={"N": 32},
+            expect=lambda i: {"y": i["x"]},
         ),
         Bad(
             "on a whole array",
@@ -351,7 +359,7 @@ class WaitFor(Primitive):
             "the phase before the first",
             """
 @kernel(arch="sm_90a")
-def start(y: GlobalOut[f32, N]):
+def start(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     a = MBarrier(arrivals=1)
     with one_thread():
@@ -360,14 +368,16 @@ def start(y: GlobalOut[f32, N]):
     cta_sync()
     with role("all", warps=1):
         wait(a, 1)
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
 """,
-            dims={"N": 1},
+            dims={"N": 32},
+            expect=lambda i: {"y": i["x"]},
         ),
         Good(
             "two phases in turn",
             """
 @kernel(arch="sm_90a")
-def turn(y: GlobalOut[f32, N]):
+def turn(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     a = MBarrier(arrivals=1)
     with one_thread():
@@ -378,8 +388,10 @@ def turn(y: GlobalOut[f32, N]):
         for i in range(4):
             arrive(a)
             wait(a, i & 1)
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
 """,
-            dims={"N": 1},
+            dims={"N": 32},
+            expect=lambda i: {"y": i["x"]},
         ),
         Bad(
             "without a parity",

@@ -135,7 +135,7 @@ def tile(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N])
         cp_async_wait(0)
         cta_sync()
         acc = zeros(f32, 32, 24, layout="mma")
-        acc = mma(ldmatrix(at, operand="a"), ldmatrix(bt, operand="b"), acc)
+        acc = mma(ldmatrix(at, layout="mma_a"), ldmatrix(bt, layout="mma_b"), acc)
         stmatrix(ct, cast(acc, bf16))
         fence_async()
         with one_thread():
