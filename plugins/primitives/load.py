@@ -1,8 +1,8 @@
 """load: ordinary loads from global or shared memory into a fragment
 
 Takes
-    `load(x[row, :], vector=w, fill=f, cache="")` a row of global memory, or with `vector` of shared memory, spread
-    over the role's threads, `w` elements at once; `load(s[:])` up to 256 elements of shared memory, or
+    `load(x[row, :], vector=w, fill=f, cache="")` a row of global memory, or with `vector` of shared memory,
+    spread over the role's threads, `w` elements at once; `load(s[:])` up to 256 elements of shared memory, or
     `load(w[i])` one element of global memory, replicated in every lane. `cache` is "streaming" or "last_use".
 Touches
     Reads the window, each element once (rows) or once a warp (replicated), through the generic proxy.
@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
 
 from cake.codegen.pieces import ACCESS, bits, loop, packing, shared_load
-from cake.ir.layouts import LANES, REPLICATED, Vector
+from cake.ir.layouts import REPLICATED, Vector
 from cake.ir.types import FragmentType, RegionType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -38,51 +39,10 @@ from cake.kinds.primitive import (
     Writer,
     parameter,
 )
-from cake.machine.effects import Aligned, Effect, Inside, Read, Region
+from cake.machine.effects import Aligned, Effect, Inside, Read
 
 CACHE = {"": "", "streaming": "__ldcs", "last_use": "__ldlu"}
 """Cache hint -> the intrinsic that loads with it."""
-
-
-def row_axis(size: tuple[int, ...]) -> int:
-    """The axis along which a one-dimensional window runs."""
-    return max(range(len(size)), key=lambda axis: (size[axis] > 1, axis))
-
-
-def row_parts(op: Op, layout: Vector, name: str) -> list[tuple[int, Region]]:
-    """What this warp holds of the row `name`: per chunk, its number and the real elements' window."""
-    region = op.region(name)
-    axis, width = row_axis(region.size), LANES * layout.width
-    length = region.size[axis]
-    out = []
-    for chunk in range(layout.chunks((length,))):
-        first = chunk * layout.stride + op.warp * width
-        if first < length:
-            at, size = [0] * len(region.size), list(region.size)
-            at[axis], size[axis] = first, min(width, length - first)
-            out.append((chunk, region.sub(tuple(at), tuple(size))))
-    return out
-
-
-def check_vector(site: Site, window: RegionType, width: int) -> None:
-    """Refuse a row access of `width` neighbouring elements that no instruction makes."""
-    size = width * window.dtype.bytes
-    if width < 1 or size not in ACCESS:
-        message = f"one access moves 1, 2, 4, 8 or 16 bytes, not {width} x {window.dtype.bytes}"
-        raise site.refuse("vector", message)
-    if window.dtype.bytes == 1 and width % 4:
-        raise site.refuse("vector", f"{window.dtype.value} elements move four at once at least")
-    if width == 1:
-        return
-    axis = row_axis(window.window)
-    if axis != len(window.window) - 1:
-        raise site.refuse(
-            "vector", "the window runs across rows: its elements are not neighbours", help="vector=1"
-        )
-    length, pitch = window.shape[0], window.buffer.shape[-1]
-    if length % width or (len(window.buffer.shape) > 1 and pitch % width):
-        message = f"rows of {length} elements at a pitch of {pitch} are not whole vectors of {width}"
-        raise site.refuse("vector", message, help=f"add `require(... % {width} == 0)` or lower `vector`")
 
 
 class Load(Primitive):
@@ -153,7 +113,7 @@ class Load(Primitive):
         accesses = layout.chunks(kind.shape) if isinstance(layout, Vector) else kind.registers
         if op.region("window").buffer.space == "shared":
             width = layout.width if isinstance(layout, Vector) else 1
-            # A warp's access takes a pass of the port for each 128 bytes; one word for all lanes takes one too.
+            # One pass of the port for each 128 bytes of a warp's access; a word for all lanes takes one too.
             passes = accesses * max(1, width * kind.dtype.bytes // 4)
             units = {"lsu": accesses, "shared": passes * 128 / parameters("shared.bytes")}
             return Use(accesses, units, parameters("shared.latency"))

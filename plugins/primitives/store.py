@@ -1,9 +1,9 @@
 """store: ordinary stores of a fragment to global or shared memory
 
 Takes
-    `store(y[row, :], v, vector=w)` a row that the role holds as vectors; `store(s[i], scalar)` one element, by
-    lane 0 of each executing warp; `store(c[row:+m, col:+n], acc, vector=2)` an accumulator, two neighbouring
-    columns at once (or one).
+    `store(y[row, :], v, vector=w)` a row that the role holds as vectors; `store(s[i], scalar)` one element,
+    by lane 0 of each executing warp; `store(c[row:+m, col:+n], acc, vector=2)` an accumulator, two
+    neighbouring columns at once (or one).
 Touches
     Writes the elements of the window that lie inside the tensor, through the generic proxy. Phantoms are
     never written.
@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
 
 from cake.codegen.pieces import ACCESS, loop, packing, shared_store
-from cake.ir.layouts import LANES, Accumulator, Replicated, Vector
+from cake.ir.layouts import Accumulator, Replicated, Vector
 from cake.ir.types import RegionType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -38,12 +39,7 @@ from cake.kinds.primitive import (
     Writer,
     parameter,
 )
-from cake.machine.effects import Aligned, Box, Effect, Inside, Region, Write
-
-
-def row_axis(size: tuple[int, ...]) -> int:
-    """The axis along which a one-dimensional window runs."""
-    return max(range(len(size)), key=lambda axis: size[axis])
+from cake.machine.effects import Aligned, Effect, Inside, Region, Write
 
 
 class Store(Primitive):
@@ -83,11 +79,7 @@ class Store(Primitive):
     def _check_row(self, site: Site, window: RegionType, width: int, held: int) -> None:
         if width != held:
             raise site.refuse("vector", f"the fragment holds vectors of {held}", help=f"vector={held}")
-        length, pitch = window.shape[0], window.buffer.shape[-1]
-        if length % width or pitch % width:
-            raise site.refuse(
-                "vector", f"rows of {length} elements (pitch {pitch}) are not whole vectors of {width}"
-            )
+        check_vector(site, window, width)
 
     def _check_tile(self, site: Site, window: RegionType, width: int) -> None:
         if window.buffer.space == "shared":
@@ -98,75 +90,45 @@ class Store(Primitive):
             message = f"rows of `{window.buffer.name}` hold {window.buffer.shape[-1]} elements, an odd number"
             raise site.refuse("vector", message, help="vector=1, or add `require(N % 2 == 0)`")
 
-    def boxes(self, op: Op) -> list[Box]:
+    def _parts(self, op: Op) -> list[tuple[Any, Region]]:
+        """Windows that this warp writes, each with the index of its values in the warp's array."""
         region, value = op.region("window"), op.site.fragment("value")
         layout = value.layout
         if isinstance(layout, Vector):
-            axis = row_axis(region.size)
-            out = []
-            width = LANES * layout.width
-            for chunk in range(layout.chunks(value.shape)):
-                start = chunk * layout.stride + op.warp * width
-                if start < value.shape[0]:
-                    box = list(region.box)
-                    box[axis] = (region.start[axis] + start, min(width, value.shape[0] - start))
-                    out.append(tuple(box))
-            return out
-        if isinstance(layout, Accumulator):
-            return [self.tile(op).box]
-        return [region.box]
-
-    def tile(self, op: Op) -> Region:
-        """The rows of the window that this warp holds."""
-        region, value = op.region("window"), op.site.fragment("value")
-        rows = value.layout.warp_shape(value.shape)[0]
-        first = len(region.size) - 2
-        start = [0] * len(region.size)
-        size = list(region.size)
-        start[first] = op.warp % value.layout.warps * rows
-        size[first] = rows
-        return region.sub(tuple(start), tuple(size))
+            width = region.buffer.dtype.bytes
+            parts = row_parts(op, layout, "window")
+            return [((chunk, slice(0, part.bytes // width)), part) for chunk, part in parts]
+        if not isinstance(layout, Accumulator):
+            return [((), region)]
+        rows = layout.warp_shape(value.shape)[0]
+        start, size = [0] * len(region.size), list(region.size)
+        start[-2], size[-2] = op.warp % layout.warps * rows, rows
+        return [((), region.sub(tuple(start), tuple(size)))]
 
     def effects(self, op: Op) -> Sequence[Effect]:
-        region, layout = op.region("window"), op.site.fragment("value").layout
+        region = op.region("window")
         buffer = region.buffer
-        writes = [Write(buffer, box) for box in self.boxes(op)]
-        size = max(1, op.args["vector"]) * buffer.dtype.bytes
-        if isinstance(layout, Accumulator):
-            return [Aligned(buffer, region.start, size), *writes]
-        return [Inside(region), Aligned(buffer, region.start, size), *writes]
+        legal: list[Effect] = [Aligned(buffer, region.start, max(1, op.args["vector"]) * buffer.dtype.bytes)]
+        if not isinstance(op.site.fragment("value").layout, Accumulator):
+            legal.append(Inside(region))
+        return [*legal, *(Write(buffer, part.box) for _, part in self._parts(op))]
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        region, kind = op.region("window"), op.site.fragment("value")
-        array = op.args["value"].array
-        if isinstance(kind.layout, Vector):
-            axis, width = row_axis(region.size), LANES * kind.layout.width
-            for chunk, part in enumerate(array):
-                start = chunk * kind.layout.stride + op.warp * width
-                count = min(width, kind.shape[0] - start)
-                if count > 0:
-                    at, size = [0] * len(region.size), list(region.size)
-                    at[axis], size[axis] = start, count
-                    memory.write(region.sub(tuple(at), tuple(size)), part[:count])
-        elif isinstance(kind.layout, Accumulator):
-            memory.write(self.tile(op), array)
-        else:
-            memory.write(region, array)
+        for index, part in self._parts(op):
+            memory.write(part, op.args["value"].array[index])
         return None
 
     def time(self, op: Op, parameters: Parameters) -> Use:
         region, kind = op.region("window"), op.site.fragment("value")
+        width, size = max(1, op.args["vector"]), kind.dtype.bytes
+        stores = -(-kind.registers // width)
         if region.buffer.space == "shared":
-            return Use(2, {"lsu": 1, "shared": 128 / parameters("shared.bytes")})
-        stores = kind.registers
-        if isinstance(kind.layout, Vector):
-            stores = kind.layout.chunks(kind.shape)
-        elif op.args["vector"] == 2:
-            stores = kind.registers // 2
-        moved = sum(int(np.prod([n for _, n in box])) for box in self.boxes(op)) * kind.dtype.bytes
-        # Sectors of 32 bytes: an accumulator's 4 lanes of a quad fill half a sector each with 16-bit elements.
-        whole = 2 if isinstance(kind.layout, Accumulator) and kind.dtype.bytes == 2 else 1
-        return Use(2 * stores, {"lsu": stores * whole}, l2_write=moved)
+            passes = stores * max(1, width * size // 4)
+            return Use(2 * stores, {"lsu": stores, "shared": passes * 128 / parameters("shared.bytes")})
+        moved = sum(part.bytes for _, part in self._parts(op))
+        # A warp's store of an accumulator touches a sector in each of 8 rows, twice those of a whole line.
+        sectors = 2 if isinstance(kind.layout, Accumulator) else 1
+        return Use(2 * stores, {"lsu": stores * sectors}, l2_write=moved)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         window: Window = op.args["window"]
@@ -244,60 +206,57 @@ def _lower_row(out: Writer, window: Window, value: Registers, layout: Vector) ->
     dtype, width = value.type.dtype, layout.width
     length = value.type.shape[0]
     kind, registers = ACCESS[width * dtype.bytes]
-    with loop(out, "c_", layout.chunks(value.type.shape)):
-        out.line(f"const int col_ = c_ * {layout.stride} + {out.thread} * {width};")
-        guard = f"if (col_ < {length}) " if layout.phantoms(value.type.shape) else ""
-        index = ["0"] * len(window.size)
-        index[row_axis(window.size)] = "col_"
-        per = packing(dtype)
-        if width % per:
-            whole = f"static_cast<{kind}>({value.name}[c_ / {per}] >> ({8 * dtype.bytes} * (c_ % {per})))"
-        else:
-            fields = _fields(value, f"c_ * {registers}", registers)
-            whole = fields[0] if registers == 1 else f"make_{kind}({', '.join(fields)})"
-        if window.buffer.space == "shared":
-            store = shared_store(out, width * dtype.bytes)
-            out.line(f"{guard}{store}({out.shared_address(window, index)}, {whole});")
-        else:
-            address = f"{window.buffer.name} + {out.global_index(window, index)}"
-            out.line(f"{guard}*reinterpret_cast<{kind}*>({address}) = {whole};")
+    index = ["0"] * len(window.size)
+    index[row_axis(window.size)] = "cake_at"
+    guard = f"if (cake_at < {length}) " if layout.phantoms(value.type.shape) else ""
+    per = packing(dtype)
+    if width % per:
+        shift = f"{8 * dtype.bytes} * (cake_c % {per})"
+        whole = f"static_cast<{kind}>({value.name}[cake_c / {per}] >> ({shift}))"
+    else:
+        fields = _fields(value, f"cake_c * {registers}", registers)
+        whole = fields[0] if registers == 1 else f"make_{kind}({', '.join(fields)})"
+    with loop(out, "cake_c", layout.chunks(value.type.shape)):
+        out.line(f"const int cake_at = cake_c * {layout.stride} + {out.thread} * {width};")
+        out.line(f"{guard}{_store(out, window, index, width * dtype.bytes, whole)}")
+
+
+def _store(out: Writer, window: Window, index: list[str], size: int, whole: str) -> str:
+    """The statement that stores the `size` bytes `whole`."""
+    if window.buffer.space == "shared":
+        return f"{shared_store(out, size)}({out.shared_address(window, index)}, {whole});"
+    kind, _ = ACCESS[size]
+    address = f"{window.buffer.name} + {out.global_index(window, index)}"
+    return f"*reinterpret_cast<{kind}*>({address}) = {whole};"
 
 
 def _lower_scalar(out: Writer, window: Window, value: Registers) -> None:
-    dtype = value.type.dtype
-    kind, _ = ACCESS[dtype.bytes]
-    index = ["0"] * len(window.size)
+    size = value.type.dtype.bytes
     whole = _fields(value, "0", 1)[0]
-    if dtype.bytes < 4:
-        whole = f"static_cast<{kind}>({whole})"
-    if window.buffer.space == "shared":
-        store = shared_store(out, dtype.bytes)
-        out.line(f"if ({out.lane} == 0) {store}({out.shared_address(window, index)}, {whole});")
-    else:
-        address = f"{window.buffer.name} + {out.global_index(window, index)}"
-        out.line(f"if ({out.lane} == 0) *reinterpret_cast<{kind}*>({address}) = {whole};")
+    if size < 4:
+        whole = f"static_cast<{ACCESS[size][0]}>({whole})"
+    index = ["0"] * len(window.size)
+    out.line(f"if ({out.lane} == 0) {_store(out, window, index, size, whole)}")
 
 
 def _lower_tile(out: Writer, window: Window, value: Registers, layout: Accumulator, width: int) -> None:
+    """Neighbouring registers are two columns of a row; pairs alternate between a row and the one 8 below."""
     rows, columns = value.type.shape
-    dtype = value.type.dtype
-    per_block = columns // 2
-    warp_rows = rows // layout.over
-    base = f"{out.warp} % {layout.over} * {warp_rows} + " if layout.over > 1 else ""
-    axes = len(window.size)
-    kind, _ = ACCESS[dtype.bytes * width]
-    with loop(out, "i_", value.type.registers // 2):
-        out.line(f"const int r_ = {base}i_ / {per_block // 2} * 16 + i_ % 2 * 8 + {out.lane} / 4;")
-        out.line(f"const int k_ = i_ % {per_block // 2} / 2 * 8 + {out.lane} % 4 * 2;")
+    size, pairs = value.type.dtype.bytes, columns // 4
+    base = f"{out.warp} % {layout.over} * {rows // layout.over} + " if layout.over > 1 else ""
+    with loop(out, "cake_i", value.type.registers // 2):
+        out.line(f"const int cake_r = {base}cake_i / {pairs} * 16 + cake_i % 2 * 8 + {out.lane} / 4;")
+        out.line(f"const int cake_k = cake_i % {pairs} / 2 * 8 + {out.lane} % 4 * 2;")
         for item in range(2 // width):
-            index = ["0"] * (axes - 2) + ["r_", f"k_ + {item}" if item else "k_"]
-            if width == 2:
-                fields = _fields(value, "i_", 1) if dtype.bytes == 2 else _fields(value, "i_ * 2", 2)
-                whole = fields[0] if len(fields) == 1 else f"make_{kind}({', '.join(fields)})"
-            elif dtype.bytes == 2:
-                whole = f"static_cast<{kind}>({value.name}[i_] >> {16 * item})"
-            else:
-                whole = _fields(value, f"i_ * 2 + {item}", 1)[0]
-            address = f"{window.buffer.name} + {out.global_index(window, index)}"
-            condition = out.in_bounds(window, index)
-            out.line(f"if ({condition}) *reinterpret_cast<{kind}*>({address}) = {whole};")
+            index = ["0"] * (len(window.size) - 2) + ["cake_r", f"cake_k + {item}" if item else "cake_k"]
+            statement = _store(out, window, index, size * width, _pair(value, width, item))
+            out.line(f"if ({out.in_bounds(window, index)}) {statement}")
+
+
+def _pair(value: Registers, width: int, item: int) -> str:
+    """Both columns of pair `cake_i` (`width` 2) or its column `item`."""
+    if value.type.dtype.bytes == 2:
+        whole = _fields(value, "cake_i", 1)[0]
+        return whole if width == 2 else f"static_cast<unsigned short>({whole} >> {16 * item})"
+    fields = _fields(value, "cake_i * 2", 2)
+    return f"make_uint2({fields[0]}, {fields[1]})" if width == 2 else fields[item]
