@@ -27,9 +27,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "cake.cli.evolve",
         "Evolve a kernel of TASK and commit each new best on the branch evolve/TASK/SESSION.",
     ),
-    "sessions": ("cake.cli.sessions", "List the sessions of this workspace."),
-    "show": ("cake.cli.show", "Show a session, or a candidate with its verdict and text."),
-    "resume": ("cake.cli.resume", "Go on with a session that was killed or interrupted."),
+    "sessions": (
+        "cake.cli.sessions",
+        "List the sessions, oldest first: task, state, candidates, best and speed-up.",
+    ),
+    "show": (
+        "cake.cli.show",
+        "Show a session with its candidates, or a candidate with its verdict and text.",
+    ),
+    "resume": (
+        "cake.cli.resume",
+        "Go on with a session where it stopped: nothing is lost, judged twice or committed twice.",
+    ),
     "plugins": ("cake.cli.plugins", "List every plugin: kind, name, origin, author, commit, state."),
     "new": ("cake.cli.new", "Write the file of a new plugin, whose generated tests run at once."),
     "test": ("cake.cli.test", "Run the tests that plugin files carry in their cases."),
