@@ -194,11 +194,11 @@ def _lower_row(op: Lowering, out: Writer, window: Window, layout: Vector, result
     width, length = layout.width, result.type.shape[0]
     kind, registers = ACCESS[width * dtype.bytes]
     index = ["0"] * len(window.size)
-    index[row_axis(window.size)] = "cake_at"
+    index[row_axis(window.size)] = "at_"
     partial = layout.phantoms(result.type.shape) > 0
-    with loop(out, "cake_c", layout.chunks(result.type.shape)):
-        out.line(f"const int cake_at = cake_c * {layout.stride} + {out.thread} * {width};")
-        out.line(f"if (cake_at < {length}) {{" if partial else "{")
+    with loop(out, "c_", layout.chunks(result.type.shape)):
+        out.line(f"const int at_ = c_ * {layout.stride} + {out.thread} * {width};")
+        out.line(f"if (at_ < {length}) {{" if partial else "{")
         if window.buffer.space == "shared":
             read = f"{shared_load(out, width * dtype.bytes)}({out.shared_address(window, index)})"
         else:
@@ -207,7 +207,7 @@ def _lower_row(op: Lowering, out: Writer, window: Window, layout: Vector, result
             )
             intrinsic = CACHE[op.site.text("cache")]
             read = f"{intrinsic}({address})" if intrinsic else f"*{address}"
-        out.line(f"const {kind} cake_v = {read};")
+        out.line(f"const {kind} v_ = {read};")
         _unpack(out, result, registers, width)
         out.line("} else {" if partial else "}")
         if partial:
@@ -219,14 +219,14 @@ def _unpack(out: Writer, result: Registers, registers: int, width: int) -> None:
     per = packing(result.type.dtype)
     if width % per:
         # Elements narrower than a register come one by one: neighbouring chunks share a register.
-        place = f"{result.name}[cake_c / {per}]"
-        shift = f"{8 * result.type.dtype.bytes} * (cake_c % {per})"
-        out.line(f"if (cake_c % {per} == 0) {place} = cake_v;")
-        out.line(f"else {place} |= static_cast<unsigned>(cake_v) << ({shift});")
+        place = f"{result.name}[c_ / {per}]"
+        shift = f"{8 * result.type.dtype.bytes} * (c_ % {per})"
+        out.line(f"if (c_ % {per} == 0) {place} = v_;")
+        out.line(f"else {place} |= static_cast<unsigned>(v_) << ({shift});")
         return
-    fields = ("cake_v",) if registers == 1 else tuple(f"cake_v.{f}" for f in "xyzw"[:registers])
+    fields = ("v_",) if registers == 1 else tuple(f"v_.{f}" for f in "xyzw"[:registers])
     for i, field in enumerate(fields):
-        out.line(f"{result.name}[cake_c * {registers} + {i}] = {_as(result, field)};")
+        out.line(f"{result.name}[c_ * {registers} + {i}] = {_as(result, field)};")
 
 
 def _as(result: Registers, field: str) -> str:
@@ -239,16 +239,16 @@ def _fill(out: Writer, result: Registers, width: int, pattern: int) -> None:
     dtype = result.type.dtype
     per = packing(dtype)
     if width % per:
-        place = f"{result.name}[cake_c / {per}]"
-        out.line(f"if (cake_c % {per} == 0) {place} = {pattern}u;")
-        out.line(f"else {place} |= {pattern}u << ({8 * dtype.bytes} * (cake_c % {per}));")
+        place = f"{result.name}[c_ / {per}]"
+        out.line(f"if (c_ % {per} == 0) {place} = {pattern}u;")
+        out.line(f"else {place} |= {pattern}u << ({8 * dtype.bytes} * (c_ % {per}));")
         return
     word = pattern
     for _ in range(per - 1):
         word = word << (8 * dtype.bytes) | pattern
     registers = width // per
     for i in range(registers):
-        out.line(f"{result.name}[cake_c * {registers} + {i}] = {_as(result, f'{word}u')};")
+        out.line(f"{result.name}[c_ * {registers} + {i}] = {_as(result, f'{word}u')};")
 
 
 def _lower_replicated(out: Writer, window: Window, result: Registers) -> None:
@@ -257,18 +257,18 @@ def _lower_replicated(out: Writer, window: Window, result: Registers) -> None:
     index = ["0"] * len(window.size)
     count = result.type.registers
     if count > 1:
-        index[row_axis(window.size)] = "cake_i"
+        index[row_axis(window.size)] = "i_"
     if window.buffer.space == "shared":
         read = f"{shared_load(out, dtype.bytes)}({out.shared_address(window, index)})"
     else:
         name = window.buffer.name
         read = f"*reinterpret_cast<const {kind}*>({name} + {out.global_index(window, index)})"
     per = packing(dtype)
-    with loop(out, "cake_i", count):
-        out.line(f"const {kind} cake_v = {read};")
+    with loop(out, "i_", count):
+        out.line(f"const {kind} v_ = {read};")
         if per == 1:
-            out.line(f"{result.name}[cake_i] = {_as(result, 'cake_v')};")
+            out.line(f"{result.name}[i_] = {_as(result, 'v_')};")
         else:
-            place, shift = f"{result.name}[cake_i / {per}]", f"{8 * dtype.bytes} * (cake_i % {per})"
-            out.line(f"if (cake_i % {per} == 0) {place} = cake_v;")
-            out.line(f"else {place} |= static_cast<unsigned>(cake_v) << ({shift});")
+            place, shift = f"{result.name}[i_ / {per}]", f"{8 * dtype.bytes} * (i_ % {per})"
+            out.line(f"if (i_ % {per} == 0) {place} = v_;")
+            out.line(f"else {place} |= static_cast<unsigned>(v_) << ({shift});")

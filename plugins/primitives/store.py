@@ -207,17 +207,17 @@ def _lower_row(out: Writer, window: Window, value: Registers, layout: Vector) ->
     length = value.type.shape[0]
     kind, registers = ACCESS[width * dtype.bytes]
     index = ["0"] * len(window.size)
-    index[row_axis(window.size)] = "cake_at"
-    guard = f"if (cake_at < {length}) " if layout.phantoms(value.type.shape) else ""
+    index[row_axis(window.size)] = "at_"
+    guard = f"if (at_ < {length}) " if layout.phantoms(value.type.shape) else ""
     per = packing(dtype)
     if width % per:
-        shift = f"{8 * dtype.bytes} * (cake_c % {per})"
-        whole = f"static_cast<{kind}>({value.name}[cake_c / {per}] >> ({shift}))"
+        shift = f"{8 * dtype.bytes} * (c_ % {per})"
+        whole = f"static_cast<{kind}>({value.name}[c_ / {per}] >> ({shift}))"
     else:
-        fields = _fields(value, f"cake_c * {registers}", registers)
+        fields = _fields(value, f"c_ * {registers}", registers)
         whole = fields[0] if registers == 1 else f"make_{kind}({', '.join(fields)})"
-    with loop(out, "cake_c", layout.chunks(value.type.shape)):
-        out.line(f"const int cake_at = cake_c * {layout.stride} + {out.thread} * {width};")
+    with loop(out, "c_", layout.chunks(value.type.shape)):
+        out.line(f"const int at_ = c_ * {layout.stride} + {out.thread} * {width};")
         out.line(f"{guard}{_store(out, window, index, width * dtype.bytes, whole)}")
 
 
@@ -244,19 +244,19 @@ def _lower_tile(out: Writer, window: Window, value: Registers, layout: Accumulat
     rows, columns = value.type.shape
     size, pairs = value.type.dtype.bytes, columns // 4
     base = f"{out.warp} % {layout.over} * {rows // layout.over} + " if layout.over > 1 else ""
-    with loop(out, "cake_i", value.type.registers // 2):
-        out.line(f"const int cake_r = {base}cake_i / {pairs} * 16 + cake_i % 2 * 8 + {out.lane} / 4;")
-        out.line(f"const int cake_k = cake_i % {pairs} / 2 * 8 + {out.lane} % 4 * 2;")
+    with loop(out, "i_", value.type.registers // 2):
+        out.line(f"const int r_ = {base}i_ / {pairs} * 16 + i_ % 2 * 8 + {out.lane} / 4;")
+        out.line(f"const int k_ = i_ % {pairs} / 2 * 8 + {out.lane} % 4 * 2;")
         for item in range(2 // width):
-            index = ["0"] * (len(window.size) - 2) + ["cake_r", f"cake_k + {item}" if item else "cake_k"]
+            index = ["0"] * (len(window.size) - 2) + ["r_", f"k_ + {item}" if item else "k_"]
             statement = _store(out, window, index, size * width, _pair(value, width, item))
             out.line(f"if ({out.in_bounds(window, index)}) {statement}")
 
 
 def _pair(value: Registers, width: int, item: int) -> str:
-    """Both columns of pair `cake_i` (`width` 2) or its column `item`."""
+    """Both columns of pair `i_` (`width` 2) or its column `item`."""
     if value.type.dtype.bytes == 2:
-        whole = _fields(value, "cake_i", 1)[0]
+        whole = _fields(value, "i_", 1)[0]
         return whole if width == 2 else f"static_cast<unsigned short>({whole} >> {16 * item})"
-    fields = _fields(value, "cake_i * 2", 2)
+    fields = _fields(value, "i_ * 2", 2)
     return f"make_uint2({fields[0]}, {fields[1]})" if width == 2 else fields[item]
