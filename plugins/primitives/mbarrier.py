@@ -23,7 +23,7 @@ from cake.kinds.primitive import Bad, Good, Lowering, Op, Parameters, Primitive,
 from cake.machine.effects import Arrive, BarrierSlot, Effect, InitBarrier, Region, Wait
 
 
-def single(site: Site, name: str = "barrier") -> BarrierType:
+def one_barrier(site: Site, name: str = "barrier") -> BarrierType:
     """The operand's type, one mbarrier."""
     kind = site.operand(name).type
     assert isinstance(kind, BarrierType)
@@ -34,23 +34,16 @@ def single(site: Site, name: str = "barrier") -> BarrierType:
     return kind
 
 
-def need_one_thread(site: Site) -> None:
-    """Refuse outside one_thread()."""
-    if not site.scope.elected:
-        message = f"`{site.call.name}` is issued by one thread"
-        raise site.refuse(None, message, code="type/one-thread", help="put it inside `with one_thread():`")
-
-
 class MbarrierInit(Primitive):
     """Sets the arrival count and starts phase 0."""
 
     names = ("mbarrier_init",)
     archs = ">=sm_90"
+    single = True
     collective = False
     parameters = (parameter("barrier", "barrier"),)
 
     def signature(self, site: Site) -> Type | None:
-        need_one_thread(site)
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:
@@ -134,12 +127,12 @@ class ExpectBytes(Primitive):
 
     names = ("expect_bytes",)
     archs = ">=sm_90"
+    single = True
     collective = False
     parameters = (parameter("barrier", "barrier"), parameter("windows", "shared", "int", variadic=True))
 
     def signature(self, site: Site) -> Type | None:
-        single(site)
-        need_one_thread(site)
+        one_barrier(site)
         if not site.operands["windows"]:
             raise site.refuse(
                 None, "expect_bytes needs the windows that will be filled, or a number of bytes"
@@ -248,7 +241,7 @@ class ArriveOn(Primitive):
     parameters = (parameter("barrier", "barrier"),)
 
     def signature(self, site: Site) -> Type | None:
-        single(site)
+        one_barrier(site)
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:
@@ -332,7 +325,7 @@ class WaitFor(Primitive):
     uses = ("mbarrier.latency",)
 
     def signature(self, site: Site) -> Type | None:
-        single(site)
+        one_barrier(site)
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:
@@ -345,12 +338,11 @@ class WaitFor(Primitive):
         name = out.helper(
             "cake_wait",
             "__device__ __forceinline__ void cake_wait(unsigned barrier, unsigned parity) {\n"
-            "    unsigned done;\n"
-            "    do {\n"
-            '        asm volatile("{\\n\\t.reg .pred p;\\n\\t"\n'
-            '            "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\\n\\t"\n'
-            '            "selp.u32 %0, 1, 0, p;\\n\\t}" : "=r"(done) : "r"(barrier), "r"(parity) : "memory");\n'
-            "    } while (!done);\n}",
+            '    asm volatile("{\\n\\t.reg .pred done;\\n"\n'
+            '        "again:\\n\\t"\n'
+            '        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\\n\\t"\n'
+            '        "@!done bra again;\\n\\t}"\n'
+            '        :: "r"(barrier), "r"(parity) : "memory");\n}',
         )
         out.line(f"{name}({op.args['barrier']}, {op.args['parity']});")
 

@@ -101,7 +101,7 @@ class Stmatrix(Primitive):
         kind = value.type
         rows, columns = kind.layout.warp_shape(kind.shape)
         first = f"{out.warp} % 4 * {rows} + " if kind.layout.warps == 4 else ""
-        row, half = out.unique("row"), out.unique("half")
+        row, half = out.unique("cake_row"), out.unique("cake_half")
         # Lanes 8j .. 8j+7 name the rows of matrix j. A packed register is a matrix: rows 0-7, then 8-15, of a
         # group of 8 columns, then of the next group.
         out.line(f"const int {row} = {first}{out.lane} % 16, {half} = {out.lane} / 16 * 8;")

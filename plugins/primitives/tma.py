@@ -43,9 +43,6 @@ MAX_BOX = 256
 
 def check_copy(site: Site, shared_name: str, global_name: str) -> None:
     """Refuse what a tensor map cannot say; each reason names the figure and the limit."""
-    if not site.scope.elected:
-        message = f"`{site.call.name}` is issued by one thread"
-        raise site.refuse(None, message, code="type/one-thread", help="put it inside `with one_thread():`")
     inner, outer = site.region(shared_name), site.region(global_name)
     if inner.dtype is not outer.dtype:
         raise site.refuse(shared_name, f"copies between {outer.dtype.value} and {inner.dtype.value}")
@@ -84,7 +81,8 @@ def _check_global(site: Site, name: str, window: RegionType, swizzle: int) -> No
     for axis in range(len(shape) - 1, 0, -1):
         stride *= shape[axis]
         if stride % 16:
-            message = f"axis {axis - 1} of `{window.buffer.name}` has a stride of {stride} bytes, not a multiple of 16"
+            tensor = f"axis {axis - 1} of `{window.buffer.name}`"
+            message = f"{tensor} has a stride of {stride} bytes, not a multiple of 16"
             need = f"add `require(... % {16 // size} == 0)` for its last axis"
             raise site.refuse(name, message, code="type/tma-stride", help=need)
 
@@ -103,6 +101,7 @@ class TmaLoad(Primitive):
 
     names = ("tma_load",)
     archs = ">=sm_90"
+    single = True
     collective = False
     parameters = (
         parameter("destination", "shared"),
@@ -246,6 +245,7 @@ class TmaStore(Primitive):
 
     names = ("tma_store",)
     archs = ">=sm_90"
+    single = True
     collective = False
     parameters = (parameter("destination", "global"), parameter("source", "shared"))
     uses = ("tma.latency", "tma.bytes")

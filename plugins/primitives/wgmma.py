@@ -278,6 +278,6 @@ def descriptor(out: Writer, window: Window) -> str:
         f" | {SWIZZLE_MODE[span]}ull << 62;\n}}"
     )
     address = out.shared_address(window, ["0"] * len(window.size))
-    variable = out.unique("descriptor")
+    variable = out.unique("cake_descriptor")
     out.line(f"const unsigned long long {variable} = {out.helper(name, text)}({address});")
     return variable

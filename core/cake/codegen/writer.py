@@ -32,6 +32,7 @@ class Writer:
         self.maps: dict[str, TensorMapParam] = {}
         self.pointers: set[str] = set()
         self.notes: list[dict[str, list[Registers]]] = [{}]
+        self.homes: dict[str, dict[str, list[Registers]]] = {}
         self.depth = 1
         self.count = 0
         self.at = 0
@@ -96,6 +97,7 @@ class Writer:
         count = -(-kind.registers // packing(kind.dtype))
         registers = Registers(name, kind, ctype(kind.dtype), count)
         self.line(f"{registers.ctype} {name}[{count}];")
+        self.homes[name] = self.notes[-1]
         return registers
 
     def helper(self, name: str, text: str) -> str:
@@ -104,8 +106,9 @@ class Writer:
         return name
 
     def remember(self, key: str, registers: Registers) -> None:
-        """Note live registers until the current scope closes."""
-        self.notes[-1].setdefault(key, []).append(registers)
+        """Note registers until the scope that declares them closes."""
+        home = self.homes.get(registers.name, self.notes[-1])
+        home.setdefault(key, []).append(registers)
 
     def remembered(self, key: str) -> Sequence[Registers]:
         """Live registers noted under `key`, each once."""

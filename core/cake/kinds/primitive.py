@@ -133,7 +133,7 @@ class Site:
         """Refuse (`type/scope`) in a role that is not declared in whole warpgroups."""
         if not self.scope.warpgroups:
             message = f"`{self.call.name}` is executed by whole warpgroups"
-            raise self.refuse(None, message, code="type/scope", help='declare `with role(..., warpgroups=n):`')
+            raise self.refuse(None, message, code="type/scope", help="role(..., warpgroups=n)")
 
     def refuse(
         self, name: str | None, message: str, *, code: str = "type/operand", label: str = "", help: str = ""
