@@ -186,12 +186,12 @@ class _Generator:
                 base = f"({base} + 1023u) & ~1023u"
             lines += [
                 "extern __shared__ __align__(1024) unsigned char cake_shared[];",
-                f"const unsigned cake_base = {base};",
+                f"[[maybe_unused]] const unsigned cake_base = {base};",
             ]
         lines += [
-            "const int cake_block = static_cast<int>(blockIdx.x);",
-            "const int cake_lane = static_cast<int>(threadIdx.x) % 32;",
-            "const int cake_warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);",
+            "[[maybe_unused]] const int cake_block = static_cast<int>(blockIdx.x);",
+            "[[maybe_unused]] const int cake_lane = static_cast<int>(threadIdx.x) % 32;",
+            "[[maybe_unused]] const int cake_warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);",
         ]
         return ["    " + line for line in lines]
 
