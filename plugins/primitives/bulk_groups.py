@@ -46,7 +46,7 @@ class BulkCommit(Primitive):
         Good(
             "two stores in one group",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def fill(y: GlobalOut[bf16, M, N]):
     grid(1)
     s = Shared[bf16, 16, 64](swizzle=128)
@@ -65,7 +65,7 @@ def fill(y: GlobalOut[bf16, M, N]):
         Good(
             "an empty group",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_100a")
 def nothing(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     with role("row", warps=1):
@@ -80,7 +80,7 @@ def nothing(x: Global[f32, N], y: GlobalOut[f32, N]):
         Bad(
             "by a whole warp, whose other lanes stored nothing",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def wrong(x: Global[f32, N]):
     grid(1)
     with role("row", warps=1):
@@ -119,7 +119,7 @@ class BulkWait(Primitive):
         Good(
             "before the buffer is written again",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def fill(y: GlobalOut[bf16, M, N]):
     grid(1)
     s = Shared[bf16, 16, 64](swizzle=128)
@@ -143,7 +143,7 @@ def fill(y: GlobalOut[bf16, M, N]):
         Good(
             "one group stays in flight",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_120a")
 def fill(y: GlobalOut[bf16, M, N]):
     grid(1)
     s = Shared[bf16, 2, 16, 64](swizzle=128)
@@ -167,7 +167,7 @@ def fill(y: GlobalOut[bf16, M, N]):
         Bad(
             "a number of groups known at run time only",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def wrong(x: Global[f32, N]):
     grid(1)
     with role("row", warps=1):

@@ -45,7 +45,7 @@ class FenceAsync(Primitive):
         Good(
             "before a bulk store reads what the warp wrote",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def fill(y: GlobalOut[bf16, M, N]):
     grid(1)
     s = Shared[bf16, 16, 64](swizzle=128)
@@ -63,7 +63,7 @@ def fill(y: GlobalOut[bf16, M, N]):
         Good(
             "alone",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_120a")
 def nothing(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     with role("row", warps=1):
@@ -76,7 +76,7 @@ def nothing(x: Global[f32, N], y: GlobalOut[f32, N]):
         Bad(
             "in one thread, for writes of all lanes",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def wrong(x: Global[f32, N]):
     grid(1)
     with role("row", warps=1):
@@ -124,7 +124,7 @@ class FenceMbarrierInit(Primitive):
         Good(
             "between initialization and use by another warp",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def signal(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     ready = MBarrier(arrivals=1)
@@ -144,7 +144,7 @@ def signal(x: Global[f32, N], y: GlobalOut[f32, N]):
         Good(
             "once for several barriers",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_100a")
 def rings(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     full = MBarrier[2](arrivals=1)
@@ -172,7 +172,7 @@ def rings(x: Global[f32, N], y: GlobalOut[f32, N]):
         Bad(
             "by a whole warp",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def wrong(x: Global[f32, N]):
     grid(1)
     with role("row", warps=1):

@@ -91,7 +91,7 @@ def start(x: Global[f32, N], y: GlobalOut[f32, N]):
         Good(
             "one of an array",
             """
-@kernel(arch="sm_90a")
+@kernel(arch="sm_100a")
 def start(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     a = MBarrier[2](arrivals=1)
@@ -193,7 +193,7 @@ def pair(x: Global[bf16, M, N], y: GlobalOut[bf16, M, N]):
         Good(
             "a number of bytes",
             """
-@kernel(arch="sm_90a")
+@kernel(arch="sm_120a")
 def one(x: Global[bf16, M, N], y: GlobalOut[bf16, M, N]):
     require(N % 8 == 0)
     grid(1)
@@ -283,7 +283,7 @@ def meet(x: Global[f32, N], y: GlobalOut[f32, N]):
         Good(
             "one arrival of a thread",
             """
-@kernel(arch="sm_90a")
+@kernel(arch="sm_100a")
 def meet(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     a = MBarrier(arrivals=1)
@@ -368,7 +368,7 @@ def start(x: Global[f32, N], y: GlobalOut[f32, N]):
         Good(
             "two phases in turn",
             """
-@kernel(arch="sm_90a")
+@kernel(arch="sm_120a")
 def turn(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     a = MBarrier(arrivals=1)

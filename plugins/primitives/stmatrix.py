@@ -122,7 +122,7 @@ class Stmatrix(Primitive):
         Good(
             "a warp's tile, an odd number of column groups",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_120a")
 def tile(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N]):
     grid(1)
     at = Shared[bf16, 32, 16]
@@ -188,7 +188,7 @@ def tile(a: Global[f16, M, K], b: Global[f16, N, K], c: GlobalOut[f16, M, N]):
         Bad(
             "32-bit elements",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def wrong(y: GlobalOut[bf16, N]):
     grid(1)
     s = Shared[bf16, 16, 64]
@@ -200,7 +200,7 @@ def wrong(y: GlobalOut[bf16, N]):
         Bad(
             "panels that are too few",
             """
-@kernel(arch="sm_90")
+@kernel(arch="sm_90a")
 def wrong(y: GlobalOut[bf16, N]):
     grid(1)
     s = Shared[bf16, 1, 16, 64]

@@ -186,7 +186,7 @@ def copy(x: Global[bf16, M, N], y: GlobalOut[bf16, K, N]):
         Good(
             "three axes without swizzle",
             """
-@kernel(arch="sm_90a")
+@kernel(arch="sm_100a")
 def copy(x: Global[f32, B, M, N], y: GlobalOut[f32, B, M, N]):
     require(N % 4 == 0)
     grid(B)
@@ -316,7 +316,7 @@ def fill(y: GlobalOut[bf16, M, N]):
         Good(
             "one row panel of a buffer",
             """
-@kernel(arch="sm_90a")
+@kernel(arch="sm_120a")
 def copy(x: Global[bf16, M, N], y: GlobalOut[bf16, M, N]):
     require(N % 8 == 0)
     grid(1)
