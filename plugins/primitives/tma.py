@@ -17,6 +17,7 @@ Source
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from cake.kinds.primitive import (
     Writer,
     parameter,
 )
-from cake.machine.effects import Aligned, Async, Effect, Read, Write
+from cake.machine.effects import Aligned, Async, Effect, Read, Region, Write
 
 MAX_BOX = 256
 
@@ -92,6 +93,11 @@ def alignment(swizzle: int) -> int:
     return 8 * swizzle if swizzle else 128
 
 
+def inside(region: Region) -> int:
+    """Bytes of the window that lie inside the tensor: what memory is asked for."""
+    return prod(extent for _, extent in region.box) * region.buffer.dtype.bytes
+
+
 def _coordinates(window: Window) -> list[tuple[str, str]]:
     return [("r", f"static_cast<int>({c})") for c in reversed(window.origin)]
 
@@ -137,7 +143,8 @@ class TmaLoad(Primitive):
     def time(self, op: Op, parameters: Parameters) -> Use:
         moved = op.region("source").bytes
         units = {"copy": moved / parameters("tma.bytes")}
-        return Use(4, units, parameters("tma.latency"), l2_read=moved, asynchronous=True)
+        asked = inside(op.region("source"))
+        return Use(4, units, parameters("tma.latency"), l2_read=asked, asynchronous=True)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         source: Window = op.args["source"]
@@ -275,7 +282,8 @@ class TmaStore(Primitive):
     def time(self, op: Op, parameters: Parameters) -> Use:
         moved = op.region("source").bytes
         units = {"copy": moved / parameters("tma.bytes")}
-        return Use(4, units, parameters("tma.latency"), l2_write=moved, asynchronous=True)
+        asked = inside(op.region("destination"))
+        return Use(4, units, parameters("tma.latency"), l2_write=asked, asynchronous=True)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         source: Window = op.args["source"]
