@@ -2,8 +2,9 @@
 
 Takes
     `cp_async(s[slot], a[row:+m, k:+n])`: the role's threads copy the window together, 16 bytes at once; chunks
-    outside the tensor are filled with zeros. `cp_async_commit()` closes a group, `cp_async_wait(n)` blocks until
-    at most `n` groups of the calling thread are in flight.
+    outside the tensor are filled with zeros (a chunk is never partly outside: rows and their starts are whole
+    chunks). `cp_async_commit()` closes a group, `cp_async_wait(n)` blocks until at most `n` groups of the
+    calling thread are in flight.
 Touches
     Reads the window of the tensor, writes the shared window, both through the generic proxy.
 Completes when
@@ -75,14 +76,14 @@ class CpAsync(Primitive):
         if destination.dtype is not source.dtype:
             raise site.refuse("source", f"copies {source.dtype.value} into {destination.dtype.value}")
         if destination.shape != source.shape or len(source.shape) != 2:
-            message = f"copies a {list(source.shape)} window into a {list(destination.shape)} one; both are rows x columns"
-            raise site.refuse("source", message)
+            message = f"copies a {list(source.shape)} window into a {list(destination.shape)} one"
+            raise site.refuse("source", message, help="both are rows x columns of the same size")
         for name, window in (("destination", destination), ("source", source)):
             self._check(site, name, window)
         return None
 
     def _check(self, site: Site, name: str, window: RegionType) -> None:
-        if any(n != 1 for n in window.window[:-2]):
+        if window.window[-2:] != window.shape:
             raise site.refuse(name, "rows and columns are the last two axes")
         size = window.dtype.bytes
         pitch = window.buffer.shape[-1] * size
@@ -120,9 +121,8 @@ class CpAsync(Primitive):
         )
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        for source, destination in zip(
-            self._windows(op, "source"), self._windows(op, "destination"), strict=True
-        ):
+        sources, destinations = self._windows(op, "source"), self._windows(op, "destination")
+        for source, destination in zip(sources, destinations, strict=True):
             memory.write(destination, memory.read(source))
         return None
 

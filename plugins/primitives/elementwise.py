@@ -9,19 +9,22 @@ Touches
 Completes when
     Program order.
 Source
-    PTX ISA, "Floating Point Instructions": add, mul, fma, div.full, min, max, ex2.approx.ftz, lg2.approx,
-    rsqrt.approx, sqrt.approx, abs, neg. The approximations have at most 2 ulp of error in f32.
+    PTX ISA, "Floating Point Instructions": add, mul, div.full, min, max, ex2.approx, lg2.approx,
+    rsqrt.approx, sqrt.approx, abs, neg. The approximations err by about 2 units in the last place of f32
+    (log2 near 1 by 2^-22 absolute) and take subnormal numbers for zero. Maxima and minima ignore a NaN beside
+    a number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cake.codegen.pieces import loop
-from cake.ir.layouts import Replicated
+from cake.ir.layouts import LANES, Replicated
 from cake.ir.types import DType, FragmentType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -39,48 +42,74 @@ from cake.kinds.primitive import (
 )
 from cake.machine.effects import Effect
 
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function: numpy's; its C++ text (`{0}`, `{1}` the operands) or PTX instruction; how many
+    instructions it issues on the FMA and on the MUFU pipe."""
+
+    numpy: Callable[..., Array]
+    text: str = ""
+    instruction: str = ""
+    alu: int = 0
+    mufu: int = 0
+
+    def emit(self, out: Writer, name: str, sides: Sequence[str]) -> str:
+        """C++ expression of the function of `sides`."""
+        if self.text:
+            return self.text.format(*sides)
+        slots = ", ".join(f"%{i}" for i in range(len(sides) + 1))
+        inputs = ", ".join(f'"f"(x{i})' for i in range(len(sides)))
+        parameters = ", ".join(f"float x{i}" for i in range(len(sides)))
+        helper = out.helper(
+            f"cake_{name}",
+            f"__device__ __forceinline__ float cake_{name}({parameters}) {{\n    float y;\n"
+            f'    asm("{self.instruction} {slots};" : "=f"(y) : {inputs});\n    return y;\n}}',
+        )
+        return f"{helper}({', '.join(sides)})"
+
+    def cost(self, parameters: Parameters, registers: int) -> Use:
+        """One warp instruction a register, 32 lanes on pipes that serve `lanes` of them a cycle and SM."""
+        units = {}
+        if self.alu:
+            units["alu"] = registers * self.alu * LANES / parameters("alu.lanes")
+        if self.mufu:
+            units["mufu"] = registers * self.mufu * LANES / parameters("mufu.lanes")
+        return Use(registers * (self.alu + self.mufu), units, parameters("alu.latency"))
+
+
 BINARY = {
-    "add": (np.add, "{0} + {1}", 1, 0),
-    "sub": (np.subtract, "{0} - {1}", 1, 0),
-    "mul": (np.multiply, "{0} * {1}", 1, 0),
-    "div": (np.divide, "__fdividef({0}, {1})", 2, 1),
-    "maximum": (np.fmax, "fmaxf({0}, {1})", 1, 0),
-    "minimum": (np.fmin, "fminf({0}, {1})", 1, 0),
+    "add": Function(np.add, "{0} + {1}", alu=1),
+    "sub": Function(np.subtract, "{0} - {1}", alu=1),
+    "mul": Function(np.multiply, "{0} * {1}", alu=1),
+    "div": Function(np.divide, instruction="div.full.f32", alu=4, mufu=1),
+    "maximum": Function(np.fmax, "fmaxf({0}, {1})", alu=1),
+    "minimum": Function(np.fmin, "fminf({0}, {1})", alu=1),
 }
-"""Per name: numpy, C++, instructions on the FMA pipe, instructions on the MUFU pipe."""
-
 UNARY = {
-    "neg": (np.negative, "-{0}", 1, 0, ""),
-    "abs": (np.abs, "fabsf({0})", 1, 0, ""),
-    "exp2": (np.exp2, "{f}({0})", 0, 1, "ex2.approx.ftz.f32"),
-    "log2": (np.log2, "{f}({0})", 0, 1, "lg2.approx.ftz.f32"),
-    "sqrt": (np.sqrt, "{f}({0})", 0, 1, "sqrt.approx.ftz.f32"),
-    "rsqrt": (lambda x: 1.0 / np.sqrt(x), "{f}({0})", 0, 1, "rsqrt.approx.ftz.f32"),
+    "neg": Function(np.negative, "-{0}", alu=1),
+    "abs": Function(np.abs, "fabsf({0})", alu=1),
+    "exp2": Function(np.exp2, instruction="ex2.approx.ftz.f32", mufu=1),
+    "log2": Function(np.log2, instruction="lg2.approx.ftz.f32", mufu=1),
+    "sqrt": Function(np.sqrt, instruction="sqrt.approx.ftz.f32", mufu=1),
+    "rsqrt": Function(lambda x: 1 / np.sqrt(x), instruction="rsqrt.approx.ftz.f32", mufu=1),
 }
-
-
-def _cost(parameters: Parameters, registers: int, alu: int, mufu: int) -> Use:
-    """One warp instruction a register: 32 lanes on pipes that serve `lanes` of them a cycle and SM."""
-    units = {}
-    if alu:
-        units["alu"] = registers * alu * 32 / parameters("alu.lanes")
-    if mufu:
-        units["mufu"] = registers * mufu * 32 / parameters("mufu.lanes")
-    return Use(registers * (alu + mufu), units, parameters("alu.latency"))
 
 
 def _need_f32(site: Site, name: str) -> None:
     kind = site.operand(name).type
     if isinstance(kind, FragmentType) and kind.dtype is not DType.f32:
         message = f"arithmetic is in f32, this is {kind.dtype.value}"
-        raise site.refuse(name, message, help=f"cast({name}, f32)")
+        raise site.refuse(name, message, help="cast(..., f32)")
 
 
 class Binary(Primitive):
     """Two operands."""
 
     names = tuple(BINARY)
-    operators = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+    operators: ClassVar[Mapping[str, str]] = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
     parameters = (parameter("a", "fragment", "float"), parameter("b", "fragment", "float"))
     uses = ("alu.lanes", "alu.latency", "mufu.lanes")
 
@@ -105,22 +134,21 @@ class Binary(Primitive):
     def effects(self, op: Op) -> Sequence[Effect]:
         return ()
 
-    def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        function = BINARY[op.site.call.name][0]
+    def value(self, op: Op, memory: Memory) -> Array | None:
+        function = BINARY[op.site.call.name].numpy
         a, b = (getattr(op.args[n], "array", op.args[n]) for n in ("a", "b"))
         with np.errstate(all="ignore"):
             return np.asarray(function(np.float32(a), np.float32(b)), np.float32)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
-        _, _, alu, mufu = BINARY[op.site.call.name]
-        return _cost(parameters, op.result.registers, alu, mufu)
+        return BINARY[op.site.call.name].cost(parameters, op.result.registers)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         assert op.result is not None
-        text = BINARY[op.site.call.name][1]
+        name = op.site.call.name
         with loop(out, "i_", op.result.count):
             sides = [_side(op.args[n], op.result) for n in ("a", "b")]
-            out.line(f"{op.result.name}[i_] = {text.format(*sides)};")
+            out.line(f"{op.result.name}[i_] = {BINARY[name].emit(out, name, sides)};")
 
     cases = (
         Good(
@@ -172,7 +200,7 @@ class Unary(Primitive):
 
     names = tuple(UNARY)
     parameters = (parameter("a", "fragment"),)
-    operators = {"neg": "neg"}
+    operators: ClassVar[Mapping[str, str]] = {"neg": "neg"}
     uses = ("alu.lanes", "alu.latency", "mufu.lanes")
 
     def signature(self, site: Site) -> Type | None:
@@ -182,28 +210,20 @@ class Unary(Primitive):
     def effects(self, op: Op) -> Sequence[Effect]:
         return ()
 
-    def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        function = UNARY[op.site.call.name][0]
+    def value(self, op: Op, memory: Memory) -> Array | None:
+        function = UNARY[op.site.call.name].numpy
         with np.errstate(all="ignore"):
             return np.asarray(function(op.args["a"].array), np.float32)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
-        _, _, alu, mufu, _ = UNARY[op.site.call.name]
-        return _cost(parameters, op.result.registers, alu, mufu)
+        return UNARY[op.site.call.name].cost(parameters, op.result.registers)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         assert op.result is not None
         name = op.site.call.name
-        _, text, _, _, instruction = UNARY[name]
-        helper = ""
-        if instruction:
-            helper = out.helper(
-                f"cake_{name}",
-                f"__device__ __forceinline__ float cake_{name}(float x) {{\n    float y;\n"
-                f'    asm("{instruction} %0, %1;" : "=f"(y) : "f"(x));\n    return y;\n}}',
-            )
         with loop(out, "i_", op.result.count):
-            out.line(f"{op.result.name}[i_] = {text.format(_side(op.args['a'], op.result), f=helper)};")
+            side = _side(op.args["a"], op.result)
+            out.line(f"{op.result.name}[i_] = {UNARY[name].emit(out, name, [side])};")
 
     cases = (
         Good(

@@ -1,8 +1,8 @@
 """ldmatrix: 8x8 matrices of 16-bit elements from shared memory into mma operands
 
 Takes
-    `ldmatrix(a[slot, m0:+m, k0:+k], layout="mma_a")`: m x k, multiples of 16; `layout="mma_b"`: n x k with n a
-    multiple of 8. Rows are contiguous along k.
+    `ldmatrix(a[slot, m0:+m, k0:+k], layout="mma_a")`: m x k, multiples of 16; `layout="mma_b"`: n x k with n
+    a multiple of 8 and k of 16. Rows are contiguous along k.
 Touches
     Each warp reads the whole window through the generic proxy, eight rows of 16 bytes at once.
 Completes when
@@ -44,7 +44,7 @@ LAYOUTS = {"mma_a": OperandA(), "mma_b": OperandB()}
 
 @lru_cache(maxsize=4096)
 def conflicts(pitch: int, swizzle: int, row: int, byte: int) -> int:
-    """Extra cycles of reading 8 rows of 16 bytes from (row, byte) on in a buffer with rows of `pitch` bytes."""
+    """Extra cycles of reading 8 rows of 16 bytes from (row, byte) on, the rows of the buffer `pitch` apart."""
     return bank_conflicts([swizzle_offset((row + i) * pitch + byte, swizzle) for i in range(8)], 16)
 
 
@@ -62,7 +62,7 @@ class Ldmatrix(Primitive):
             raise site.refuse("layout", f"layout is one of {', '.join(LAYOUTS)}")
         if window.dtype not in (DType.bf16, DType.f16):
             raise site.refuse("window", f"16-bit floats only, this is {window.dtype.value}")
-        if len(window.shape) != 2 or any(n != 1 for n in window.window[:-2]):
+        if len(window.shape) != 2 or window.window[-2:] != window.shape:
             raise site.refuse("window", "the window is rows x k on the last two axes")
         if window.buffer.shape[-1] * 2 % 16:
             raise site.refuse(
@@ -179,6 +179,7 @@ def _lower_a(out: Writer, window: Window, result: Registers) -> None:
 
 
 def _lower_b(out: Writer, window: Window, result: Registers) -> None:
+    """Four matrices an instruction: two of n by two of k, or four of k; two where neither fits."""
     n, k = result.type.shape
     lead = ["0"] * (len(window.size) - 2)
     lane = out.lane
@@ -187,7 +188,9 @@ def _lower_b(out: Writer, window: Window, result: Registers) -> None:
             index = [*lead, f"i_ * 16 + {lane} / 16 * 8 + {lane} % 8", f"{lane} / 8 % 2 * 8"]
             out.line(f"{_helper(out, 4)}(&{result.name}[i_ * 4], {out.shared_address(window, index)});")
         return
-    with loop(out, "i_", n // 8), loop(out, "j_", k // 16):
-        index = [*lead, f"i_ * 8 + {lane} % 8", f"j_ * 16 + {lane} / 8 % 2 * 8"]
+    count = 4 if k % 32 == 0 else 2
+    steps = k // (8 * count)
+    with loop(out, "i_", n // 8), loop(out, "j_", steps):
+        index = [*lead, f"i_ * 8 + {lane} % 8", f"j_ * {8 * count} + {lane} / 8 % {count} * 8"]
         address = out.shared_address(window, index)
-        out.line(f"{_helper(out, 2)}(&{result.name}[(i_ * {k // 16} + j_) * 2], {address});")
+        out.line(f"{_helper(out, count)}(&{result.name}[(i_ * {steps} + j_) * {count}], {address});")

@@ -2,7 +2,8 @@
 
 Takes
     `warp_max(v)`, `warp_sum(v)`: a row held as vectors; every lane of the warp gets the result over the
-    elements that *this warp* holds, phantoms included. `reduce_max(p)`, `reduce_sum(p)`: a replicated fragment.
+    elements that *this warp* holds, phantoms included. `reduce_max(p)`, `reduce_sum(p)`: a replicated
+    fragment, by each lane for itself.
 Touches
     Registers only; the lanes exchange values by butterfly shuffles.
 Completes when

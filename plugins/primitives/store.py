@@ -82,6 +82,8 @@ class Store(Primitive):
         check_vector(site, window, width)
 
     def _check_tile(self, site: Site, window: RegionType, width: int) -> None:
+        if window.window[-2:] != window.shape:
+            raise site.refuse("window", "the rows and columns of a tile are the tensor's last two axes")
         if window.buffer.space == "shared":
             raise site.refuse("window", "accumulators go to shared memory by `stmatrix`")
         if width not in (1, 2):

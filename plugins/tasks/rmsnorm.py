@@ -64,9 +64,10 @@ class Rmsnorm(Task):
     def tolerance(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Tolerance]:
         relative = 2.0**-8 + dims["N"] * 2.0**-25 + 2.0**-20
         derivation = (
-            "bf16 rounds the result to 2^-8 of itself; squares of bf16 are exact in f32, their sum in any order "
-            "is off by at most N 2^-24, of which the root leaves half; mean, root and three products by 2^-20 "
-            "together. What lies below the least normal f32, 2^-126, may come out as zero"
+            "bf16 rounds the result to 2^-8 of itself; squares of bf16 are exact in f32, their sum in any"
+            " order is off by at most N 2^-24, of which the root leaves half; mean, root and three "
+            "products by 2^-20 together. What lies below the least normal f32, 2^-126, may come out as "
+            "zero"
         )
         return {"y": Tolerance(2.0**-126, relative, derivation)}
 

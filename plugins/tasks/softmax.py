@@ -61,10 +61,10 @@ class Softmax(Task):
     def tolerance(self, inputs: Mapping[str, Array], dims: Mapping[str, int]) -> dict[str, Tolerance]:
         relative = 2.0**-8 + dims["N"] * 2.0**-24 + 2.0**-15
         derivation = (
-            "bf16 rounds the result to 2^-8 of itself; a sum of N positive f32 numbers in any order is off by "
-            "at most N 2^-24; the exponent, at most 126 in size, by 3 2^-24 of itself, which moves its power "
-            "by 2^-15.9; the approximate power and quotient by 2 units of 2^-23 each. What lies below the "
-            "least normal f32, 2^-126, may come out as zero"
+            "bf16 rounds the result to 2^-8 of itself; a sum of N positive f32 numbers in any order is "
+            "off by at most N 2^-24; the exponent, at most 126 in size, by 3 2^-24 of itself, which moves"
+            " its power by 2^-15.9; the approximate power and quotient by 2 units of 2^-23 each. What "
+            "lies below the least normal f32, 2^-126, may come out as zero"
         )
         return {"y": Tolerance(2.0**-126, relative, derivation)}
 
