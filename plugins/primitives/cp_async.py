@@ -1,8 +1,8 @@
 """cp_async: asynchronous 16-byte copies from global to shared memory (sm_80)
 
 Takes
-    `cp_async(s[slot], a[row:+m, k:+n])`: the role's threads copy the window together, 16 bytes at once; chunks
-    outside the tensor are filled with zeros (a chunk is never partly outside: rows and their starts are whole
+    `cp_async(s[slot], a[row:+m, k:+n])`: the role's threads copy the window together, 16 bytes at once; what
+    lies outside the tensor is filled with zeros (no chunk is partly outside: rows and starts are whole
     chunks). `cp_async_commit()` closes a group, `cp_async_wait(n)` blocks until at most `n` groups of the
     calling thread are in flight.
 Touches

@@ -44,7 +44,7 @@ LAYOUTS = {"mma_a": OperandA(), "mma_b": OperandB()}
 
 @lru_cache(maxsize=4096)
 def conflicts(pitch: int, swizzle: int, row: int, byte: int) -> int:
-    """Extra cycles of reading 8 rows of 16 bytes from (row, byte) on, the rows of the buffer `pitch` apart."""
+    """Extra cycles of reading 8 rows of 16 bytes from (row, byte) on, rows being `pitch` apart."""
     return bank_conflicts([swizzle_offset((row + i) * pitch + byte, swizzle) for i in range(8)], 16)
 
 
@@ -140,6 +140,30 @@ def square(a: Global[bf16, M, K], c: GlobalOut[f32, N, N]):
             expect=lambda i: {
                 "c": i["a"][16:, 16:32].astype(np.float64) @ i["a"][16:, 16:32].astype(np.float64).T
             },
+            rtol=1e-6,
+        ),
+        Good(
+            "the least product",
+            """
+@kernel(arch="sm_80")
+def product(a: Global[f16, M, K], b: Global[f16, N, K], c: GlobalOut[f32, M, N]):
+    require(K % 8 == 0, N % 2 == 0)
+    grid(1)
+    s = Shared[f16, 16, 16]
+    t = Shared[f16, 8, 16]
+    with role("all", warps=2):
+        cp_async(s[:, :], a[0:+16, 0:+16])
+        cp_async(t[:, :], b[0:+8, 0:+16])
+        cp_async_commit()
+        cp_async_wait(0)
+        cta_sync()
+        acc = zeros(f32, 16, 8, layout="mma")
+        acc = mma(ldmatrix(s[:, :], layout="mma_a"), ldmatrix(t[:, :], layout="mma_b"), acc)
+        if warp == 0:
+            store(c[0:+16, 0:+8], acc, vector=2)
+""",
+            dims={"M": 16, "N": 8, "K": 16},
+            expect=lambda i: {"c": i["a"].astype(np.float64) @ i["b"].astype(np.float64).T},
             rtol=1e-6,
         ),
         Bad(

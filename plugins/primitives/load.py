@@ -163,6 +163,44 @@ def spread(x: Global[f32, N], y: GlobalOut[f32, N]):
             expect=lambda inputs: {"y": inputs["x"] * inputs["x"].sum(dtype=np.float32)},
             rtol=1e-5,
         ),
+        Good(
+            "a column, an element for all lanes, and a row of shared memory",
+            """
+@kernel(arch="sm_80")
+def scale(x: Global[f16, N, M], w: Global[f32, M], y: GlobalOut[f32, N]):
+    grid(1)
+    s = Shared[f32, 96]
+    with role("row", warps=1):
+        store(s[:], cast(load(x[:, 2], cache="streaming"), f32), vector=1)
+        cta_sync()
+        store(y[:], load(s[0:+N], vector=1) * load(w[1]), vector=1)
+""",
+            dims={"N": 96, "M": 5},
+            expect=lambda inputs: {"y": inputs["x"][:, 2].astype(np.float32) * inputs["w"][1]},
+        ),
+        Good(
+            "integers, loaded for the last time",
+            """
+@kernel(arch="sm_80")
+def copy(x: Global[i32, M, N], y: GlobalOut[i32, N]):
+    grid(1)
+    with role("row", warps=1):
+        store(y[:], load(x[1, :], vector=2, fill=-7, cache="last_use"), vector=2)
+""",
+            dims={"M": 3, "N": 70},
+            expect=lambda inputs: {"y": inputs["x"][1]},
+        ),
+        Bad(
+            "vectors across rows",
+            """
+@kernel(arch="sm_80")
+def copy(x: Global[f32, N, M]):
+    grid(1)
+    with role("row", warps=1):
+        v = load(x[:, 0], vector=2)  #! type/operand
+""",
+            dims={"N": 64, "M": 2},
+        ),
         Bad(
             "phantoms without a fill",
             """

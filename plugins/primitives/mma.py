@@ -73,7 +73,8 @@ class Mma(Primitive):
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
         a, b = (op.args[n].array.astype(np.float32) for n in ("a", "b"))
-        return np.asarray(op.args["accumulator"].array + a @ b.T, np.float32)
+        with np.errstate(all="ignore"):
+            return np.asarray(op.args["accumulator"].array + a @ b.T, np.float32)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
         m, k = op.site.fragment("a").shape

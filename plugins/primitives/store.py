@@ -169,6 +169,46 @@ def ones(y: GlobalOut[f32, M, N]):
             dims={"M": 19, "N": 10},
             expect=lambda inputs: {"y": np.ones((19, 10), np.float32)},
         ),
+        Good(
+            "16-bit elements one by one, and a number by one lane",
+            """
+@kernel(arch="sm_80")
+def keep(x: Global[bf16, N], y: GlobalOut[bf16, N], z: GlobalOut[f32, M, M]):
+    grid(1)
+    with role("row", warps=1):
+        v = load(x[:], vector=1, fill=0.0)
+        store(y[:], v, vector=1)
+        store(z[0, 0], warp_sum(cast(v, f32)))
+""",
+            dims={"N": 75, "M": 1},
+            expect=lambda inputs: {"y": inputs["x"], "z": inputs["x"].astype(np.float32).sum().reshape(1, 1)},
+            rtol=1e-5,
+        ),
+        Good(
+            "an accumulator of 16-bit elements in a tensor of odd rows",
+            """
+@kernel(arch="sm_80")
+def ones(y: GlobalOut[bf16, L, M, N]):
+    grid(1)
+    with role("tile", warps=1):
+        acc = zeros(f32, 16, 16, layout="mma")
+        store(y[0, 0:+16, 0:+16], cast(acc + 1.0, bf16), vector=1)
+""",
+            dims={"L": 1, "M": 13, "N": 11},
+            expect=lambda inputs: {"y": np.ones((1, 13, 11))},
+        ),
+        Bad(
+            "an accumulator into shared memory",
+            """
+@kernel(arch="sm_80")
+def wrong(y: GlobalOut[f32, N]):
+    grid(1)
+    s = Shared[f32, 16, 8]
+    with role("tile", warps=1):
+        store(s[:, :], zeros(f32, 16, 8, layout="mma"))  #! type/operand
+""",
+            dims={"N": 1},
+        ),
         Bad(
             "into an input",
             """
