@@ -15,7 +15,7 @@ help:
 	@echo "make test       format, lint, types, import directions and all tests that need no GPU"
 	@echo "make test-bare  prove that the compiler half works on a bare GPU host's packages"
 	@echo "make gpu        the tests that need a GPU, with this host's own python ($(PYTHON))"
-	@echo "make snapshots  rewrite what the rules say in tests/snapshots; read the difference"
+	@echo "make snapshots  rewrite what rules say and the generated CUDA under tests; read the difference"
 	@echo "make format     rewrite the sources in the house format"
 	@echo "make clean      remove the virtual environments and caches"
 
@@ -38,7 +38,7 @@ gpu:
 	PYTHONPATH=core $(PYTHON) -m pytest -p no:cacheprovider -m gpu tests/gpu
 
 snapshots: $(STAMP)
-	$(BIN)/python -m pytest -q tests/test_snapshots.py --write-snapshots
+	$(BIN)/python -m pytest -q tests/test_snapshots.py tests/codegen --write-snapshots
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -31,7 +31,7 @@ def gemm(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N],
                     tma_load(bt[s], b[col:+BN, j * BK:+BK], full[s])
                     it += 1
     with role("mma", warpgroups=BM // 64):
-        setmaxnreg_inc(232)
+        setmaxnreg_inc(232 if BM < 192 else 152)
         it = 0
         for tile in range(block, tiles_m * tiles_n, blocks):
             row = tile % tiles_m * BM + warpgroup * 64

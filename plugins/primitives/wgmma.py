@@ -129,15 +129,22 @@ class Wgmma(Primitive):
         n = acc.type.shape[1]
         dtype = kind.dtype.value
         registers = ", ".join(f"%{i}" for i in range(acc.count))
-        template = (
-            f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{registers}}}, "
-            f"%{acc.count}, %{acc.count + 1}, 1, 1, 1, 0, 0;"
+        operands = ", ".join(f'"+f"(d[{i}])' for i in range(acc.count))
+        name = f"cake_wgmma_m64n{n}k16_{dtype}"
+        step_of = out.helper(
+            name,
+            "__device__ __forceinline__ void\n"
+            f"{name}(float (&d)[{acc.count}], unsigned long long a, unsigned long long b) {{\n"
+            f'    asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} "\n'
+            f'        "{{{registers}}}, "\n'
+            f'        "%{acc.count}, %{acc.count + 1}, 1, 1, 1, 0, 0;"\n'
+            f"        : {operands}\n"
+            '        : "l"(a), "l"(b) : "memory");\n}',
         )
-        outputs = [("+f", f"{acc.name}[{i}]") for i in range(acc.count)]
         for step in range(kind.shape[1] // K_STEP):
             # Inside a span the address advances as if there were no swizzle; descriptors count 16 bytes.
             ahead = step * K_STEP_BYTES // 16
-            out.asm(template, outputs, [("l", f"{a} + {ahead}"), ("l", f"{b} + {ahead}")])
+            out.line(f"{step_of}({acc.name}, {a} + {ahead}, {b} + {ahead});")
         out.remember("wgmma", acc)
 
     cases = (

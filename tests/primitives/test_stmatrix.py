@@ -68,7 +68,7 @@ def _stores(source: str, rank: int) -> dict[tuple[int, int], int]:
     assert names is not None
     out: dict[tuple[int, int], int] = {}
     for count, address, held in re.findall(
-        r'stmatrix\.sync\.aligned\.m8n8\.x(\d)\.\S+ [^"]+" :  : "r"\((.*?)\), ("r"\(\w+\[.*?) : "memory"',
+        r'stmatrix\.sync\.aligned\.m8n8\.x(\d)\.\S+ [^"]+" :: "r"\((.*?)\), ("r"\(\w+\[.*?) : "memory"',
         source,
     ):
         registers = [int(n) for n in re.findall(r"\[(\d+)\]", held)]

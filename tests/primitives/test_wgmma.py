@@ -63,14 +63,15 @@ def test_descriptor_fields(registry: Registry, span: int, mode: int, stride: int
 
 def test_k_advances_by_32_bytes_inside_the_span(registry: Registry) -> None:
     source = generate(instance_of(registry)).source
-    steps = re.findall(r'"l"\(\w+ \+ (\d)\), "l"\(\w+ \+ (\d)\)', source)
+    steps = re.findall(r"cake_wgmma_m64n64k16_bf16\(acc, \w+ \+ (\d), \w+ \+ (\d)\);", source)
     assert steps == [("0", "0"), ("2", "2"), ("4", "4"), ("6", "6")]
 
 
 def test_a_wait_after_the_loop_holds_the_accumulators(registry: Registry) -> None:
     source = generate(instance_of(registry)).source
     after = source[source.index("wgmma.wait_group") :]
-    assert re.search(r'asm volatile\("" : "\+f"\(acc\[0\]\), .*"\+f"\(acc\[31\]\)', after)
+    assert "cake_keep_32(acc);" in after
+    assert re.search(r'asm volatile\("" : "\+f"\(d\[0\]\), .*"\+f"\(d\[31\]\)', source)
 
 
 def test_windows_start_at_groups_of_eight_rows(registry: Registry) -> None:

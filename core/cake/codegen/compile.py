@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -27,7 +27,7 @@ SCHEMA = 1
 class Compiled:
     """A cubin and what it takes: registers a thread, bytes spilled, of stack and of static shared memory.
 
-    `notes` are ptxas' informations and warnings with a code (C7510 and the like: wgmma serialized).
+    `notes` are ptxas' remarks with a code (C7510 and the like: wgmma serialized).
     """
 
     cubin: bytes
@@ -38,7 +38,7 @@ class Compiled:
     stack_bytes: int
     static_shared_bytes: int
     notes: tuple[str, ...]
-    log: str
+    log: str = field(compare=False)
 
     @property
     def spill_bytes(self) -> int:
@@ -157,7 +157,7 @@ def _resources(log: str) -> tuple[int, int, int, int, int]:
 
 def _notes(log: str) -> tuple[str, ...]:
     lines = [line.strip() for line in log.splitlines()]
-    return tuple(line for line in lines if re.search(r"\bC7\d{3}\b", line) or "warning" in line.lower())
+    return tuple(line for line in lines if re.search(r"\bC7\d{3}\b", line))
 
 
 def _cached(folder: Path) -> Compiled | None:

@@ -23,60 +23,11 @@ BUILTINS = {
     "warp": "cake_rank",
     "warpgroup": "(cake_rank / 4)",
 }
-RESERVED = frozenset(
-    [
-        "alignas",
-        "asm",
-        "auto",
-        "bool",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "class",
-        "const",
-        "continue",
-        "default",
-        "delete",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "namespace",
-        "new",
-        "operator",
-        "private",
-        "public",
-        "register",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "throw",
-        "try",
-        "typedef",
-        "union",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "while",
-    ]
-)
+_RESERVED_WORDS = """alignas asm auto bool break case catch char class const continue default delete do double
+else enum extern float for goto if inline int long namespace new operator private public register return short
+signed sizeof static struct switch template this throw try typedef union unsigned using virtual void volatile
+while"""
+RESERVED = frozenset(_RESERVED_WORDS.split())
 MAP_TYPE = "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };"
 
 
@@ -94,15 +45,17 @@ class Generated:
         """The text for reading: in place of `#line` directives, the kernel's own lines as comments."""
         out: list[str] = []
         lines = self.kernel.source.lines
-        shown = ""
+        counted = shown = 0
         for line in self.source.split("\n"):
-            if not line.startswith("#line"):
-                out.append(line)
+            if line.startswith("#line"):
+                counted = int(line.split()[1])
                 continue
-            number = line.split()[1]
-            if number != shown and int(number) <= len(lines):
-                out.append(f"    // {number}: {lines[int(number) - 1].strip()}")
-            shown = number
+            if counted:
+                if counted != shown and counted <= len(lines):
+                    pad = " " * (len(line) - len(line.lstrip()))
+                    out.append(f"{pad}// {counted}: {lines[counted - 1].strip()}")
+                shown, counted = counted, counted + 1
+            out.append(line)
         return "\n".join(out)
 
 
@@ -163,8 +116,8 @@ class _Generator:
         return any(b.swizzle for b in self.instance.buffers.values())
 
     def shared_bytes(self) -> int:
-        """Swizzle patterns repeat every 1024 bytes of address, and nothing promises that dynamic shared memory
-        starts at such a multiple: the kernel rounds its base up, in slack that is asked for here."""
+        """Swizzle patterns repeat every 1024 bytes of address, and nothing promises that dynamic shared
+        memory starts at such a multiple: the kernel rounds its base up, in slack that is asked for here."""
         return self.instance.shared_bytes + (1024 if self.swizzled() else 0)
 
     def signature(self, entry: str, plan: LaunchPlan) -> list[str]:
@@ -191,7 +144,8 @@ class _Generator:
         lines += [
             "[[maybe_unused]] const int cake_block = static_cast<int>(blockIdx.x);",
             "[[maybe_unused]] const int cake_lane = static_cast<int>(threadIdx.x) % 32;",
-            "[[maybe_unused]] const int cake_warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);",
+            "[[maybe_unused]] const int cake_warp =",
+            "    __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);",
         ]
         return ["    " + line for line in lines]
 

@@ -58,7 +58,7 @@ class Writer:
         self.at = line or self.at
 
     def _number(self) -> None:
-        """Tell the compiler the kernel's line where its own counting would be wrong: it counts up by itself."""
+        """Tell the compiler the kernel's line where its own counting, one up a line, would be wrong."""
         if not self.at:
             return
         if self.counted != self.at:
@@ -81,7 +81,8 @@ class Writer:
 
         clobber = ' : "memory"' if memory else ""
         text = template.replace("\n", "\\n\\t")
-        self.line(f'asm volatile("{text}" : {operands(outputs)} : {operands(inputs)}{clobber});')
+        written = f" : {operands(outputs)} : " if outputs else " :: " if inputs else " ::"
+        self.line(f'asm volatile("{text}"{written}{operands(inputs)}{clobber});')
 
     def unique(self, stem: str) -> str:
         """A fresh identifier."""
@@ -122,7 +123,7 @@ class Writer:
         buffer = window.buffer
         offset = _linear(window, index)
         size = buffer.dtype.bytes
-        scaled = f"({offset}) * {size}" if size > 1 else f"({offset})"
+        scaled = f"{_group(offset)} * {size}" if size > 1 and offset != "0" else offset
         if not buffer.swizzle:
             return f"cake_base + {buffer.offset} + static_cast<unsigned>({scaled})"
         swizzle = self.helper(
@@ -183,24 +184,51 @@ class Writer:
 
 
 def _sum(a: str, b: str) -> str:
-    if a == "0":
-        return f"({b})" if " " in b else b
-    if b == "0":
-        return f"({a})" if " " in a else a
-    return f"({a} + {b})"
+    """C++ text of a + b, parenthesized where it is more than a word."""
+    if a == "0" or b == "0":
+        return _group(b if a == "0" else a)
+    return f"({_bare_sum(a)} + {_bare_sum(b)})"
+
+
+def _bare_sum(text: str) -> str:
+    """A summand: parentheses around plain sums and products are not needed, around others they stay."""
+    inner = _bare(text)
+    return text if set("?&|^<>=") & set(inner) else inner
 
 
 def _linear(window: Window, index: Sequence[str], *, wide: bool = False) -> str:
     """Row-major element offset, Horner's way; zero terms are left out."""
     text = "0"
     for axis, (at, origin) in enumerate(zip(index, window.origin, strict=True)):
-        extent = window.buffer.shape[axis]
         term = _sum(origin, at)
         if wide and term != "0" and not term.isdigit():
-            term = f"static_cast<long long>({term})"
-        scaled = "0" if text == "0" else f"({text}) * {extent}"
-        text = term if scaled == "0" else scaled if term == "0" else f"{scaled} + {term}"
-    return f"({text})"
+            term = f"static_cast<long long>({_bare(term)})"
+        if text == "0":
+            text = term
+            continue
+        scaled = f"{_group(text)} * {window.buffer.shape[axis]}"
+        text = scaled if term == "0" else f"{scaled} + {_bare_sum(term)}"
+    return text
+
+
+def _group(text: str) -> str:
+    return f"({text})" if " " in text and not _enclosed(text) else text
+
+
+def _bare(text: str) -> str:
+    return text[1:-1] if _enclosed(text) else text
+
+
+def _enclosed(text: str) -> bool:
+    """Whether one pair of parentheses holds all of `text`."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return False
+    depth = 0
+    for position, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0 and position < len(text) - 1:
+            return False
+    return True
 
 
 def _c_string(path: str) -> str:

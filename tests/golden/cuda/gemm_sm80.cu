@@ -1,0 +1,163 @@
+// gemm M=4095 N=1000 K=776 for sm_80
+
+__device__ __forceinline__ void cake_cp_async(unsigned to, const void* from, bool inside) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+        :: "r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+
+__device__ __forceinline__ unsigned cake_swizzle_64(unsigned offset) {
+    return offset ^ ((offset >> 7 & 3) << 4);
+}
+
+__device__ __forceinline__ void cake_ldmatrix_x4(unsigned* r, unsigned address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
+__device__ __forceinline__ void cake_mma_bf16(float* d, const unsigned* a, const unsigned* b) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ __forceinline__ unsigned cake_pack_bf16(float low, float high) {
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+cake_gemm(const unsigned short* __restrict__ a, const unsigned short* __restrict__ b, unsigned short* __restrict__ c) {
+    extern __shared__ __align__(1024) unsigned char cake_shared[];
+    [[maybe_unused]] const unsigned cake_base = (static_cast<unsigned>(__cvta_generic_to_shared(cake_shared)) + 1023u) & ~1023u;
+    [[maybe_unused]] const int cake_block = static_cast<int>(blockIdx.x);
+    [[maybe_unused]] const int cake_lane = static_cast<int>(threadIdx.x) % 32;
+    [[maybe_unused]] const int cake_warp =
+        __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    // 11: with role("mma", warps=BM // WM * (BN // WN)):
+    {
+        // role mma: warps 0 to 7
+        [[maybe_unused]] const int cake_rank = cake_warp;
+        [[maybe_unused]] const int cake_thread = cake_rank * 32 + cake_lane;
+        // 12: row = block % tiles_m * BM
+        int row = (cake_block % 32) * 128;
+        // 13: col = block // tiles_m * BN
+        int col = (cake_block / 32) * 128;
+        // 14: wm = warp // (BN // WN) * WM
+        int wm = (cake_rank / (128 / 32)) * 64;
+        // 15: wn = warp % (BN // WN) * WN
+        int wn = (cake_rank % (128 / 32)) * 32;
+        // 16: acc = zeros(f32, WM, WN, layout="mma")
+        float acc[64];
+        #pragma unroll
+        for (int i_ = 0; i_ < 64; ++i_) {
+            acc[i_] = 0.0f;
+        }
+        // 17: with task("fill"):
+        // task fill
+        // 18: for j in range(STAGES - 1):
+        for (int j = 0; j < 4 - 1; ++j) {
+            // 19: cp_async(at[j], a[row:+BM, j * BK:+BK])
+            #pragma unroll
+            for (int i_ = 0; i_ < 2; ++i_) {
+                const int q_ = i_ * 256 + cake_thread;
+                const int r_ = q_ / 4, k_ = q_ % 4 * 8;
+                const bool inside_ = (row + r_) < 4095 && (j * 32 + k_) < 776;
+                const auto* from_ = a + (inside_ ? (static_cast<long long>(row + r_)) * 776 + static_cast<long long>(j * 32 + k_) : 0);
+                cake_cp_async(cake_base + 0 + cake_swizzle_64(static_cast<unsigned>(((j * 128 + r_) * 32 + k_) * 2)), from_, inside_);
+            }
+            // 20: cp_async(bt[j], b[col:+BN, j * BK:+BK])
+            #pragma unroll
+            for (int i_ = 0; i_ < 2; ++i_) {
+                const int q_ = i_ * 256 + cake_thread;
+                const int r_ = q_ / 4, k_ = q_ % 4 * 8;
+                const bool inside_ = (col + r_) < 1000 && (j * 32 + k_) < 776;
+                const auto* from_ = b + (inside_ ? (static_cast<long long>(col + r_)) * 776 + static_cast<long long>(j * 32 + k_) : 0);
+                cake_cp_async(cake_base + 32768 + cake_swizzle_64(static_cast<unsigned>(((j * 128 + r_) * 32 + k_) * 2)), from_, inside_);
+            }
+            // 21: cp_async_commit()
+            asm volatile("cp.async.commit_group;" :: : "memory");
+        }
+        // 22: with task("main"):
+        // task main
+        // 23: for j in range(tiles_k):
+        for (int j = 0; j < 25; ++j) {
+            // 24: cp_async_wait(STAGES - 2)
+            asm volatile("cp.async.wait_group 2;" :: : "memory");
+            // 25: cta_sync()
+            __syncthreads();
+            // 26: s = j % STAGES
+            int s = j % 4;
+            // 27: for k in unroll(BK // 16):
+            #pragma unroll
+            for (int k = 0; k < 32 / 16; ++k) {
+                // 28: fa = ldmatrix(at[s, wm:+WM, k * 16:+16], layout="mma_a")
+                unsigned fa[16];
+                #pragma unroll
+                for (int i_ = 0; i_ < 4; ++i_) {
+                    #pragma unroll
+                    for (int j_ = 0; j_ < 1; ++j_) {
+                        cake_ldmatrix_x4(&fa[(i_ * 1 + j_) * 4], cake_base + 0 + cake_swizzle_64(static_cast<unsigned>(((s * 128 + wm + i_ * 16 + cake_lane % 16) * 32 + k * 16 + j_ * 16 + cake_lane / 16 * 8) * 2)));
+                    }
+                }
+                // 29: fb = ldmatrix(bt[s, wn:+WN, k * 16:+16], layout="mma_b")
+                unsigned fb[8];
+                #pragma unroll
+                for (int i_ = 0; i_ < 2; ++i_) {
+                    cake_ldmatrix_x4(&fb[i_ * 4], cake_base + 32768 + cake_swizzle_64(static_cast<unsigned>(((s * 128 + wn + i_ * 16 + cake_lane / 16 * 8 + cake_lane % 8) * 32 + k * 16 + cake_lane / 8 % 2 * 8) * 2)));
+                }
+                // 30: acc = mma(fa, fb, acc)
+                #pragma unroll
+                for (int k_ = 0; k_ < 1; ++k_) {
+                    #pragma unroll
+                    for (int i_ = 0; i_ < 4; ++i_) {
+                        #pragma unroll
+                        for (int j_ = 0; j_ < 4; ++j_) {
+                            cake_mma_bf16(&acc[i_ * 16 + j_ * 4], &fa[(i_ * 1 + k_) * 4], &fb[(j_ * 1 + k_) * 2]);
+                        }
+                    }
+                }
+            }
+            // 31: ahead = j + STAGES - 1
+            int ahead = (j + 4) - 1;
+            // 32: cp_async(at[ahead % STAGES], a[row:+BM, ahead * BK:+BK])
+            #pragma unroll
+            for (int i_ = 0; i_ < 2; ++i_) {
+                const int q_ = i_ * 256 + cake_thread;
+                const int r_ = q_ / 4, k_ = q_ % 4 * 8;
+                const bool inside_ = (row + r_) < 4095 && (ahead * 32 + k_) < 776;
+                const auto* from_ = a + (inside_ ? (static_cast<long long>(row + r_)) * 776 + static_cast<long long>(ahead * 32 + k_) : 0);
+                cake_cp_async(cake_base + 0 + cake_swizzle_64(static_cast<unsigned>((((ahead % 4) * 128 + r_) * 32 + k_) * 2)), from_, inside_);
+            }
+            // 33: cp_async(bt[ahead % STAGES], b[col:+BN, ahead * BK:+BK])
+            #pragma unroll
+            for (int i_ = 0; i_ < 2; ++i_) {
+                const int q_ = i_ * 256 + cake_thread;
+                const int r_ = q_ / 4, k_ = q_ % 4 * 8;
+                const bool inside_ = (col + r_) < 1000 && (ahead * 32 + k_) < 776;
+                const auto* from_ = b + (inside_ ? (static_cast<long long>(col + r_)) * 776 + static_cast<long long>(ahead * 32 + k_) : 0);
+                cake_cp_async(cake_base + 32768 + cake_swizzle_64(static_cast<unsigned>((((ahead % 4) * 128 + r_) * 32 + k_) * 2)), from_, inside_);
+            }
+            // 34: cp_async_commit()
+            asm volatile("cp.async.commit_group;" :: : "memory");
+        }
+        // 35: with task("epilogue"):
+        // task epilogue
+        // 36: cp_async_wait(0)
+        asm volatile("cp.async.wait_group 0;" :: : "memory");
+        // 37: store(c[row + wm:+WM, col + wn:+WN], cast(acc, bf16), vector=2)
+        unsigned cake_t_1[32];
+        #pragma unroll
+        for (int i_ = 0; i_ < 32; ++i_) {
+            cake_t_1[i_] = cake_pack_bf16(acc[i_ * 2], acc[i_ * 2 + 1]);
+        }
+        #pragma unroll
+        for (int i_ = 0; i_ < 32; ++i_) {
+            const int r_ = i_ / 8 * 16 + i_ % 2 * 8 + cake_lane / 4;
+            const int k_ = i_ % 8 / 2 * 8 + cake_lane % 4 * 2;
+            if ((row + wm + r_) < 4095 && (col + wn + k_) < 1000) *reinterpret_cast<unsigned*>(c + (static_cast<long long>(row + wm + r_)) * 1000 + static_cast<long long>(col + wn + k_)) = cake_t_1[i_ + 0];
+        }
+    }
+// 38: 
+}
