@@ -34,7 +34,7 @@ for line in sys.stdin:
         os.kill(os.getpid(), signal.SIGSEGV)
     if text == "exit":
         sys.exit(7)
-    verdict = {"ok": True, "stage": "time", "steps": [], "diagnostics": [], "symptoms": [],
+    verdict = {"ok": True, "stage": "time", "steps": [], "diagnostics": [], "symptoms": [], "unchecked": [],
                "predicted": None, "measured": None, "message": str(os.getpid())}
     print(json.dumps({"verdict": verdict}), flush=True)
 """

@@ -15,12 +15,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cake.device.driver import DeviceFault
 from cake.diagnostics import Diagnostic, KernelErrors, Source, as_json
+from cake.errors import CakeError, MissingEnvironment
 from cake.evaluate.evaluator import Target
+from cake.evaluate.values import Fall, check_values
 from cake.evaluate.verdict import Stage, Step, Timing, Verdict
 from cake.ir import Instance, Kernel, content_hash, instantiate, parse
+from cake.ir.arch import canonical
+from cake.kinds.device import Device
+from cake.kinds.task import Task
 
 if TYPE_CHECKING:
+    from cake.codegen import LaunchPlan
+    from cake.evaluate.on_device import OnDevice
     from cake.plugins import Registry
 
 SHOWN_AS = "candidate.cake"
@@ -35,14 +43,6 @@ def fingerprint(text: str) -> str:
         return hashlib.sha256(b"text\0" + text.encode()).hexdigest()
 
 
-class Fall(Exception):
-    """A candidate fails for a reason that is no diagnostic of the compiler."""
-
-    def __init__(self, code: str, message: str, line: int = 0) -> None:
-        self.code, self.message, self.line = code, message, line
-        super().__init__(message)
-
-
 @dataclass(slots=True)
 class Climb:
     """How far one candidate has come."""
@@ -54,6 +54,7 @@ class Climb:
     predicted: Timing | None = None
     resources: dict[str, Any] | None = None
     measured: Timing | None = None
+    unchecked: list[str] = field(default_factory=list)
 
     @contextmanager
     def on(self, stage: Stage) -> Iterator[None]:
@@ -76,6 +77,7 @@ class Climb:
             predicted=self.predicted,
             resources=self.resources,
             measured=self.measured,
+            unchecked=tuple(self.unchecked),
             **failure,
         )
 
@@ -86,18 +88,28 @@ class Ladder:
     def __init__(self, registry: Registry, target: Target) -> None:
         self.registry = registry
         self.target = target
-        self.task = registry.get("task", target.task)
-        self.device = registry.get("device", target.device)
+        self.task: Task = registry.get("task", target.task)
+        self.device: Device = registry.get("device", target.device)
+        self.gpu: OnDevice | None = None
+        if target.backend == "cuda":
+            from cake.evaluate.on_device import OnDevice
+
+            self.gpu = OnDevice(self.task, target, self.device)
 
     def climb(self, text: str, beat: float | None, entering: Callable[[Stage], None]) -> Verdict:
-        """Climb until the first failure or the backend's last stage; never raises for any text."""
+        """Climb to the first failure or the backend's last stage; a verdict for any text.
+
+        Raises MissingEnvironment where GPU, compiler or disk are gone: no fault of the candidate.
+        """
         climb = Climb(entering)
         try:
             self._stages(text, beat, climb)
         except KernelErrors as refusal:
             return self._refused(climb, refusal.diagnostics, refusal.source)
-        except Fall as fall:
-            return climb.end(code=fall.code, message=fall.message, line=fall.line)
+        except (Fall, DeviceFault) as fall:
+            return climb.end(code=fall.code, message=str(fall))
+        except CakeError:
+            raise
         except Exception as error:  # cake's own fault on this candidate: the session goes on, and says so
             where = traceback.extract_tb(error.__traceback__)[-1]
             words = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno} of {where.filename})"
@@ -108,8 +120,86 @@ class Ladder:
         with climb.on("parse"):
             kernel = parse(text, SHOWN_AS)
         with climb.on("types"):
-            instance = instantiate(kernel, self.target.dims, primitives=self.registry.primitives)
+            instance = self._instantiate(kernel)
             self._check_interface(instance)
+        self._verify(kernel, climb)
+        with climb.on("time"):
+            self._predict(instance, climb)
+        if self.gpu is not None:
+            self._run(self.gpu, kernel, instance, climb)
+        elif beat is None or (climb.predicted and climb.predicted.seconds < beat):
+            # Without a GPU only what would be a winner is compiled: the others are beaten already.
+            with climb.on("compile"):
+                self._compile(instance, climb)
+
+    def _instantiate(self, kernel: Kernel) -> Instance:
+        """The kernel at the target shape, for the device's own architecture."""
+        chip = canonical(self.device.arch)
+        return instantiate(kernel, self.target.dims, primitives=self.registry.primitives, arch=chip)
+
+    def _verify(self, kernel: Kernel, climb: Climb) -> None:
+        """Rules over the typed kernel, then the machine's facts, then its values."""
+        from cake.verify import check
+
+        with climb.on("rules"):
+            report = check(kernel, self.registry)
+            errors = [d for d in report.diagnostics if d.severity == "error"]
+            if errors and self._from_machine(errors[0]):
+                climb.stage = "machine"
+            if errors:
+                raise KernelErrors(
+                    [*errors, *(d for d in report.diagnostics if d not in errors)], kernel.source
+                )
+        with climb.on("machine"):
+            arch = canonical(self.device.arch)
+            runs = check_values(kernel, self.registry.primitives, self.task, self.target, arch)
+            if not runs:
+                climb.unchecked.append("values: the contract admits no instance small enough to run whole")
+        climb.unchecked += map(str, report.unchecked)
+
+    def _from_machine(self, diagnostic: Diagnostic) -> bool:
+        """Whether a diagnostic rests on the machine's facts, not on the typed kernel alone."""
+        rule = self.registry.rules.get(diagnostic.code)
+        return rule is None or rule.needs == "facts"
+
+    def _predict(self, instance: Instance, climb: Climb) -> None:
+        from cake.cost import predict
+
+        found = predict(instance, self.registry, self.device.name)
+        detail = {"bound": found.bound, "by_unit": dict(found.by_unit)}
+        climb.symptoms = tuple(sorted(found.symptoms))
+        climb.predicted = Timing(found.seconds, found.low, found.high, self.device.name, detail)
+
+    def _compile(self, instance: Instance, climb: Climb) -> tuple[bytes, LaunchPlan] | None:
+        from cake.codegen import compile_source, generate
+
+        generated = generate(instance)
+        try:
+            cubins = self.registry.root / ".cake" / "cubins"
+            compiled = compile_source(generated.source, instance.arch, cache_dir=cubins, path=SHOWN_AS)
+        except MissingEnvironment as missing:
+            if self.gpu is not None:
+                raise
+            climb.unchecked.append(f"compile: {missing}")
+            return None
+        climb.resources = {
+            "registers": compiled.registers,
+            "spill_bytes": compiled.spill_bytes,
+            "shared_bytes": generated.plan.dynamic_shared_bytes + compiled.static_shared_bytes,
+            "notes": list(compiled.notes),
+        }
+        return compiled.cubin, generated.plan
+
+    def _run(self, gpu: OnDevice, kernel: Kernel, instance: Instance, climb: Climb) -> None:
+        """Compile, prove and time on this host's GPU."""
+        with climb.on("compile"):
+            compiled = self._compile(instance, climb)
+            assert compiled is not None
+        with climb.on("correctness"):
+            gpu.check_hostile(kernel, self.registry.primitives, instance.arch)
+            gpu.check(*compiled)
+        with climb.on("timing"):
+            climb.measured = gpu.time(*compiled)
 
     def _check_interface(self, instance: Instance) -> None:
         """The kernel takes and gives exactly the task's tensors."""
@@ -121,9 +211,9 @@ class Ladder:
             if buffer is None or (buffer.dtype.value, buffer.shape, buffer.output) != wanted:
                 way = "GlobalOut" if tensor.output else "Global"
                 axes = ", ".join([tensor.dtype, *tensor.shape])
-                raise Fall("type/interface", f"task {self.task.name()} needs {name}: {way}[{axes}]", 2)
+                raise Fall("type/interface", f"task {self.task.name()} needs {name}: {way}[{axes}]")
         if found:
-            raise Fall("type/interface", f"task {self.task.name()} has no tensor {next(iter(found))}", 2)
+            raise Fall("type/interface", f"task {self.task.name()} has no tensor {next(iter(found))}")
 
     def _refused(self, climb: Climb, diagnostics: Sequence[Diagnostic], source: Source) -> Verdict:
         first = next((d for d in diagnostics if d.severity == "error"), diagnostics[0])

@@ -23,8 +23,9 @@ from cake.errors import BrokenPlugin, CakeError, ExitCode
 from cake.evaluate.evaluator import Backend, Target
 from cake.evaluate.verdict import Stage, Step, Verdict
 
-DEADLINES_S: dict[Backend, float] = {"machine": 30.0, "cuda": 120.0}
-"""A candidate is judged in about a second; these are for the pathological ones."""
+DEADLINES_S: dict[Backend, float] = {"machine": 30.0, "cuda": 300.0}
+"""A candidate is judged in about a second; these are for the pathological ones. The device worker has
+deadlines of its own, which must come first."""
 
 _START_S, _END_S = 120.0, 5.0
 _TAIL = 2000
@@ -53,7 +54,10 @@ class Supervisor:
         self._worker.wait_ready()
 
     def evaluate(self, text: str, beat: float | None) -> Verdict:
-        """Judge one candidate within the deadline; hanging and crashing are verdicts."""
+        """Judge one candidate within the deadline; hanging and crashing are verdicts.
+
+        Raises CakeError where GPU, compiler or disk are gone: nothing is said of the candidate then.
+        """
         self.ready()
         worker = self._worker
         assert worker is not None
@@ -64,6 +68,8 @@ class Supervisor:
             for answer in worker.answers(self._deadline):
                 if "verdict" in answer:
                     return Verdict.from_json(answer["verdict"])
+                if "error" in answer:
+                    raise _as_error(answer)
                 stage = answer["entering"]
             code, message = "ladder/crashed", f"the judge died while judging: {worker.last_words()}"
         except TimeoutError:

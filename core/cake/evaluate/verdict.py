@@ -36,7 +36,8 @@ class Timing:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The end of a candidate's climb. `stage` is the last stage that ran; where it failed there, `code`,
-    `message`, `line` (1-based, 0: no place) and `primitive` (the instruction there) say why."""
+    `message`, `line` (1-based, 0: no place) and `primitive` (the instruction there) say why.
+    `unchecked` says what could not be decided."""
 
     ok: bool
     stage: Stage
@@ -50,6 +51,7 @@ class Verdict:
     predicted: Timing | None = None
     resources: Mapping[str, Any] | None = None
     measured: Timing | None = None
+    unchecked: tuple[str, ...] = ()
 
     @property
     def timing(self) -> Timing | None:
@@ -72,6 +74,7 @@ class Verdict:
         fields["steps"] = tuple(Step(**step) for step in fields["steps"])
         fields["diagnostics"] = tuple(fields["diagnostics"])
         fields["symptoms"] = tuple(fields["symptoms"])
+        fields["unchecked"] = tuple(fields["unchecked"])
         for name in ("predicted", "measured"):
             fields[name] = Timing(**fields[name]) if fields[name] else None
         return cls(**fields)

@@ -3,7 +3,7 @@
     in   {"root": ..., "target": {...}, "deadline": seconds}       once
     out  {"ready": true} or {"error": words, "exit_code": number}
     in   {"text": ..., "beat": seconds or null}                    then per candidate
-    out  {"entering": stage} ..., {"verdict": {...}}
+    out  {"entering": stage} ..., then {"verdict": {...}} or {"error": ...}
 
 Run as `python -m cake.evaluate.worker` by `supervisor`.
 """
@@ -46,11 +46,15 @@ def main() -> None:
     for line in requests:
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, order["deadline"] + GRACE_S)
-        verdict = ladder.climb(
-            request["text"], request["beat"], lambda stage: _say(answers, {"entering": stage})
-        )
+        try:
+            verdict = ladder.climb(
+                request["text"], request["beat"], lambda stage: _say(answers, {"entering": stage})
+            )
+            answer: dict[str, Any] = {"verdict": verdict.as_json()}
+        except CakeError as error:
+            answer = {"error": str(error), "exit_code": int(error.exit_code)}
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _say(answers, {"verdict": verdict.as_json()})
+        _say(answers, answer)
 
 
 def _own_stdout() -> TextIO:
