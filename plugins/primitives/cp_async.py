@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,9 @@ class CpAsync(Primitive):
         copies = -(-chunks // LANES)
         moved = chunks * CHUNK
         units = {"lsu": copies, "shared": moved / parameters("shared.bytes")}
-        return Use(3 * copies, units, parameters("global.latency"), l2_read=moved, asynchronous=True)
+        size = op.site.region("source").dtype.bytes
+        asked = size * sum(prod(n for _, n in window.box) for window in self._windows(op, "source"))
+        return Use(3 * copies, units, parameters("global.latency"), l2_read=asked, asynchronous=True)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         source: Window = op.args["source"]

@@ -16,6 +16,7 @@ Source
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ class Store(Primitive):
         if region.buffer.space == "shared":
             passes = stores * max(1, width * size // 4)
             return Use(2 * stores, {"lsu": stores, "shared": passes * 128 / parameters("shared.bytes")})
-        moved = sum(part.bytes for _, part in self._parts(op))
+        moved = size * sum(prod(n for _, n in part.box) for _, part in self._parts(op))
         # A warp's store of an accumulator touches a sector in each of 8 rows, twice those of a whole line.
         sectors = 2 if isinstance(kind.layout, Accumulator) else 1
         return Use(2 * stores, {"lsu": stores * sectors}, l2_write=moved)
