@@ -24,7 +24,7 @@ from cake.plugins import KINDS, Registry, plugin_files
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "core" / "cake"
 SOURCES = sorted(CORE.rglob("*.py"))
-LONGEST_FILE = 500
+LONGEST_FILE = 600
 
 
 def tracked() -> list[Path]:

@@ -7,6 +7,7 @@ footprints, bank conflicts and legality. Sources: PTX ISA, "Matrix Fragments for
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import ceil
 
@@ -14,33 +15,34 @@ LANES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterLayout:
+class RegisterLayout(ABC):
     """Base of the fragment layouts; `warps` hold one tile together."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
-        raise NotImplementedError
+        """As kernel text and diagnostics call it."""
 
     @property
+    @abstractmethod
     def warps(self) -> int:
         """Number of warps that hold one tile together."""
-        raise NotImplementedError
 
+    @abstractmethod
     def elements(self, shape: tuple[int, ...]) -> int:
         """Elements a thread holds of a tile of `shape`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def warp_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the array that stands for one warp's part."""
-        raise NotImplementedError
 
+    @abstractmethod
     def refusal(self, shape: tuple[int, ...]) -> str:
         """Why no tile of `shape` can have this layout; empty if it can."""
-        raise NotImplementedError
 
+    @abstractmethod
     def coordinate(self, shape: tuple[int, ...], warp: int, lane: int, register: int) -> tuple[int, ...]:
         """The logical element in `register` of `lane` of the layout's warp number `warp`."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
