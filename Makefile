@@ -31,11 +31,11 @@ test: $(STAMP)
 
 # Only what a GPU host has: proves that the compiler half imports nothing else.
 test-bare: $(BARE_STAMP)
-	PYTHONPATH=core $(BARE)/bin/python -m pytest -p no:cacheprovider tests/test_bare.py
-	PYTHONPATH=core $(BARE)/bin/python -m pytest -p no:cacheprovider -m gpu --collect-only -q tests/gpu
+	PYTHONPATH=core $(BARE)/bin/python -m pytest tests/test_bare.py
+	PYTHONPATH=core $(BARE)/bin/python -m pytest -m gpu --collect-only -q tests/gpu
 
 gpu:
-	PYTHONPATH=core $(PYTHON) -m pytest -p no:cacheprovider -m gpu tests/gpu
+	PYTHONPATH=core $(PYTHON) -m pytest -m gpu tests/gpu
 
 snapshots: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_snapshots.py tests/codegen --write-snapshots
