@@ -10,13 +10,13 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from cake.diagnostics import Diagnostic, KernelErrors, Label, Source, Span
+from cake.diagnostics import NOWHERE, Diagnostic, KernelErrors, Label, Source, Span
 from cake.errors import MissingEnvironment
 
 OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
@@ -54,7 +54,7 @@ def compile_source(source: str, arch: str, *, cache_dir: Path | None = None, pat
     key = sha256("\0".join([source, arch, f"{major}.{minor}", *OPTIONS, str(SCHEMA)]).encode()).hexdigest()
     if cache_dir is not None and (found := _cached(cache_dir / key[:2] / key)) is not None:
         return found
-    cubin, log = _nvrtc(source, arch, path)
+    cubin, log = _compile(source, arch, path)
     compiled = Compiled(cubin, arch, *_resources(log), notes=_notes(log), log=log)
     if cache_dir is not None:
         _keep(cache_dir / key[:2] / key, compiled)
@@ -80,7 +80,21 @@ def nvrtc_version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _nvrtc(source: str, arch: str, path: str) -> tuple[bytes, str]:
+def _compile(source: str, arch: str, path: str) -> tuple[bytes, str]:
+    """Cubin and log. Raises KernelErrors."""
+    cubin, log, _ = _nvrtc(source, arch, OPTIONS)
+    if cubin:
+        return cubin, log
+    shown = Source(path or "kernel.cu", _text(path))
+    if _PTX_ERROR.search(log):
+        # The assembler counts lines of PTX; with line tables in it, those lead back to the kernel.
+        _, again, ptx = _nvrtc(source, arch, (*OPTIONS, "-lineinfo"))
+        raise KernelErrors(_assembler_errors(again, ptx, shown), shown)
+    raise KernelErrors(_errors(log, shown), shown)
+
+
+def _nvrtc(source: str, arch: str, options: Sequence[str]) -> tuple[bytes, str, str]:
+    """Cubin (empty where the text is refused), log and PTX. Raises MissingEnvironment where NVRTC fails."""
     from cuda.bindings import nvrtc
 
     ok = nvrtc.nvrtcResult.NVRTC_SUCCESS
@@ -91,24 +105,28 @@ def _nvrtc(source: str, arch: str, path: str) -> tuple[bytes, str]:
             raise MissingEnvironment(f"NVRTC failed: {status}")
         return values[0] if values else None
 
-    program = call(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
-    try:
-        options = [f"--gpu-architecture={arch}".encode(), *(o.encode() for o in OPTIONS)]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-        size = call(nvrtc.nvrtcGetProgramLogSize(program))
+    def text(size: object, get: Callable[..., tuple[object, ...]]) -> bytes:
         assert isinstance(size, int)
         buffer = b" " * size
-        call(nvrtc.nvrtcGetProgramLog(program, buffer))
-        log = buffer.rstrip(b"\0 ").decode(errors="replace")
-        if status != ok:
-            raise KernelErrors(_errors(log, path), Source(path or "kernel.cu", _text(path)))
-        size = call(nvrtc.nvrtcGetCUBINSize(program))
-        assert isinstance(size, int)
-        cubin = b" " * size
-        call(nvrtc.nvrtcGetCUBIN(program, cubin))
-        return cubin, log
+        call(get(program, buffer))
+        return buffer
+
+    program = call(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+    try:
+        words = [f"--gpu-architecture={arch}".encode(), *(o.encode() for o in options)]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
+        log = text(call(nvrtc.nvrtcGetProgramLogSize(program)), nvrtc.nvrtcGetProgramLog)
+        ptx = text(call(nvrtc.nvrtcGetPTXSize(program)), nvrtc.nvrtcGetPTX)
+        cubin = b""
+        if status == ok:
+            cubin = text(call(nvrtc.nvrtcGetCUBINSize(program)), nvrtc.nvrtcGetCUBIN)
+        return cubin, _decoded(log), _decoded(ptx)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _decoded(text: bytes) -> str:
+    return text.rstrip(b"\0 ").decode(errors="replace")
 
 
 def _text(path: str) -> str:
@@ -121,6 +139,10 @@ def _text(path: str) -> str:
 _ERROR = re.compile(
     r"^(?P<file>.*?)\((?P<line>\d+)\): (?:catastrophic )?error\b:? ?(?P<words>.*)$", re.MULTILINE
 )
+_PTX_ERROR = re.compile(r"^ptxas .*?, line (?P<line>\d+); error\s*: (?P<words>.*)$", re.MULTILINE)
+_PLACE = re.compile(r"^\s*\.loc\s+(\d+) (\d+) \d+(?:, function_name \S+, inlined_at (\d+) (\d+) \d+)?")
+_FILE = re.compile(r'^\s*\.file\s+(\d+) "(.*?)"', re.MULTILINE)
+_MOST = 10
 _RESOURCES = {
     "registers": r"Used (\d+) registers",
     "stores": r"(\d+) bytes spill stores",
@@ -130,19 +152,47 @@ _RESOURCES = {
 }
 
 
-def _errors(log: str, path: str) -> Sequence[Diagnostic]:
-    """NVRTC's and ptxas' errors as diagnostics, at the kernel's lines where `#line` named its file."""
-    found = []
-    for match in _ERROR.finditer(log):
-        line = int(match["line"]) if path and match["file"] == path.replace("\\", "/") else 0
-        span = Span(line, 0, line, 200)
-        found.append(Diagnostic("compile/nvrtc", match["words"].strip(), Label(span)))
+def _errors(log: str, shown: Source) -> Sequence[Diagnostic]:
+    """NVRTC's errors as diagnostics, at the kernel's lines where `#line` named its file."""
+    found = [
+        _diagnostic(match["words"], int(match["line"]) if match["file"] == shown.path else 0, shown)
+        for match in _ERROR.finditer(log)
+    ]
     if not found:
-        words = next(
-            (line for line in log.splitlines() if "error" in line), log.strip()[:300] or "no message"
-        )
-        found.append(Diagnostic("compile/nvrtc", words.strip(), Label(Span(0, 0, 0, 0))))
-    return found[:10]
+        words = next((line for line in log.splitlines() if "error" in line), log[:300] or "no message")
+        found.append(_diagnostic(words, 0, shown))
+    return found[:_MOST]
+
+
+def _assembler_errors(log: str, ptx: str, shown: Source) -> Sequence[Diagnostic]:
+    """The assembler's errors at the kernel's lines that the PTX's own line table gives."""
+    files = {int(number) for number, name in _FILE.findall(ptx) if name.endswith(shown.path)}
+    lines = ptx.split("\n")
+    found = []
+    for match in _PTX_ERROR.finditer(log):
+        number = int(match["line"])
+        text = lines[number - 1].strip() if number <= len(lines) else ""
+        words = f"{match['words'].strip()}: `{text}`" if text else match["words"]
+        found.append(_diagnostic(words, _kernel_line(lines[:number], files), shown))
+    return found[:_MOST] or _errors(log, shown)
+
+
+def _kernel_line(lines: Sequence[str], files: set[int]) -> int:
+    """The last place in one of `files` that a line table names before the end of `lines`; 0 for none."""
+    for line in reversed(lines):
+        if place := _PLACE.match(line):
+            file, number, outer_file, outer_number = place.groups()
+            if outer_file is not None and int(outer_file) in files:
+                return int(outer_number)
+            return int(number) if int(file) in files else 0
+    return 0
+
+
+def _diagnostic(words: str, line: int, shown: Source) -> Diagnostic:
+    text = shown.lines[line - 1] if 0 < line <= len(shown.lines) else ""
+    start = len(text) - len(text.lstrip())
+    span = Span(line, start, line, max(len(text), start + 1)) if line else NOWHERE
+    return Diagnostic("compile/nvrtc", words.strip(), Label(span))
 
 
 def _resources(log: str) -> tuple[int, int, int, int, int]:
