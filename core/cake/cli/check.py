@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +27,9 @@ class Format(StrEnum):
 def check(
     files: Annotated[list[Path], typer.Argument(help="Kernel files; `-` reads standard input.")],
     format: Annotated[Format, typer.Option(help="Text for people, or the same facts as JSON.")] = Format.text,
-    arch: Annotated[str | None, typer.Option(help="Check as if declared for this architecture.")] = None,
+    arch: Annotated[
+        str | None, typer.Option(help="Check for this architecture, which the kernel must claim.")
+    ] = None,
     dim: Annotated[
         list[str] | None, typer.Option(help="A dimension, as M=128; without, small covering shapes.")
     ] = None,
@@ -61,9 +62,7 @@ def _judge(
     """What verification says about one kernel, or why it could not begin."""
     try:
         kernel = parse(text, path)
-        if arch is not None:
-            kernel = replace(kernel, arch=arch)
-        report = verify(kernel, registry, dims=dims or None, constants=constants)
+        report = verify(kernel, registry, dims=dims or None, constants=constants, arch=arch)
     except KernelErrors as refusal:
         return _result(path, refusal.source, refusal.diagnostics, ok=False)
     return _result(path, kernel.source, report.diagnostics, ok=report.ok, report=report)
@@ -100,7 +99,8 @@ def _shown(result: dict[str, Any]) -> str:
         for severity in ("error", "warning", "note")
         if (number := sum(d.severity == severity for d in result["diagnostics"]))
     ]
-    seen = f"{len(result['instances'])} instances" if result["instances"] else "not executed"
+    number = len(result["instances"])
+    seen = f"run on {number} shape{'s' if number > 1 else ''}" if number else "not run"
     verdict = "ok" if result["ok"] else "refused"
     summary = f"{result['file']}: {', '.join([verdict, *counts])} ({seen})"
     return "\n\n".join([*parts, "\n".join([summary, *(f"unchecked: {u}" for u in result["unchecked"])])])
