@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 SWIZZLE_ALIGNMENT = 1024
 BUFFER_ALIGNMENT = 128
 MAX_THREADS = 1024
-MAX_AXIS = 2**40
+MAX_AXIS = 2**31 - 2**20
+"""Index arithmetic on one axis is 32-bit with room for a tile; offsets are formed in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)

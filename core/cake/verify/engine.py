@@ -1,0 +1,107 @@
+"""The engine: typed instances, static rules, the machine's facts, rules on facts; one error a cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from cake.diagnostics import Diagnostic, KernelErrors, Label, error
+from cake.ir import Instance, Kernel, instantiate
+from cake.ir.arch import admits
+from cake.ir.evaluate import EvaluationError
+from cake.kinds.rule import Rule
+from cake.machine import facts as ft
+from cake.machine.engine import run
+from cake.verify.causes import root_causes
+from cake.verify.instances import Choice, choose
+from cake.verify.plain import describe
+
+if TYPE_CHECKING:
+    from cake.plugins import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What verification says. `instances` are the shapes executed, `unchecked` what was left out and why."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    instances: tuple[str, ...]
+    unchecked: tuple[str, ...]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """No error; warnings do not refuse."""
+        return not any(d.severity == "error" for d in self.diagnostics)
+
+
+def check(
+    kernel: Kernel,
+    registry: Registry,
+    *,
+    dims: Mapping[str, int] | None = None,
+    constants: Mapping[str, int | float] | None = None,
+    arch: str | None = None,
+) -> Report:
+    """Judge `kernel` on `dims`, or on small shapes that cover it. Raises nothing for any parsed kernel."""
+    began = perf_counter()
+    given = dict(constants or {})
+    choices = [Choice(dims, {})] if dims is not None else choose(kernel, given)
+    found: list[Diagnostic] = []
+    shown: list[str] = []
+    unchecked: list[str] = []
+    if not choices:
+        unchecked.append("not executed: no small shape that meets the contract was found; give one by --dim")
+    for choice in choices:
+        try:
+            instance = instantiate(
+                kernel, choice.dims, {**given, **choice.constants}, primitives=registry.primitives, arch=arch
+            )
+        except KernelErrors as refused:
+            found += refused.diagnostics
+            break
+        shown.append(instance.title)
+        diagnostics = _judge(instance, registry, unchecked)
+        found += [d if d.instance else replace(d, instance=instance.title) for d in diagnostics]
+        if any(d.severity == "error" for d in found):
+            break
+    seconds = perf_counter() - began
+    return Report(tuple(_distinct(found)), tuple(shown), tuple(dict.fromkeys(unchecked)), seconds)
+
+
+def _judge(instance: Instance, registry: Registry, unchecked: list[str]) -> list[Diagnostic]:
+    """One instance: static rules first; the machine only where they found no error."""
+    rules = [r for r in registry.rules.values() if admits(r.archs, instance.arch)]
+    nothing = ft.Facts(instance, ())
+    static = _apply([r for r in rules if r.needs == "instance"], nothing, unchecked)
+    if any(d.severity == "error" for d in static):
+        return static
+    try:
+        facts = run(instance).facts
+    except EvaluationError as e:
+        return [*static, error("type/no-value", e.message, e.span)]
+    facts.findings = root_causes(facts.findings)
+    readers = [r for r in rules if r.needs == "facts"]
+    told = _apply(readers, facts, unchecked)
+    unclaimed = [f for f in facts.findings if not any(r.claims(f) for r in readers)]
+    return [*static, *told, *(describe(f) for f in unclaimed)]
+
+
+def _apply(rules: Iterable[Rule], facts: ft.Facts, unchecked: list[str]) -> list[Diagnostic]:
+    out: list[Diagnostic] = []
+    for rule in rules:
+        try:
+            out += list(rule.check(facts))
+        except Exception as e:  # a rule is a plugin: one that raises is left out and named, the rest goes on
+            unchecked.append(f"rule {rule.code()} failed with {type(e).__name__}: {e}")
+    return out
+
+
+def _distinct(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """One diagnostic for each code and place, in order of the text."""
+    seen: dict[tuple[str, Label], Diagnostic] = {}
+    for diagnostic in diagnostics:
+        seen.setdefault((diagnostic.code, Label(diagnostic.primary.span)), diagnostic)
+    return sorted(seen.values(), key=lambda d: (d.primary.span, d.code))

@@ -1,0 +1,195 @@
+"""Which small shapes a kernel is executed on: every ring wraps, every axis has a tail, some CTA takes a
+second persistent tile; and the smallest shape that the contract admits.
+
+Tile sizes are read off the kernel (`ceil_div(D, T)`), granules off its contract (`D % g == 0`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import lcm
+
+from cake.ir import nodes as n
+from cake.ir.evaluate import EvaluationError, evaluate
+
+Dims = dict[str, int]
+MAX_INSTANCES = 4
+MAX_TRIES = 400
+MOST_TILE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Dims to instantiate on, and constants changed for it (the number of persistent CTAs)."""
+
+    dims: Mapping[str, int]
+    constants: Mapping[str, int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What the kernel says about a dimension: tile, granule, whether a loop inside a CTA runs over it."""
+
+    tile: int
+    granule: int
+    looped: bool
+
+
+def choose(kernel: n.Kernel, constants: Mapping[str, int | float]) -> list[Choice]:
+    """At most four choices; empty where no tried shape meets the contract."""
+    values: dict[str, int | float] = {c.name: c.default for c in kernel.constants} | dict(constants)
+    lets = {s.targets[0]: s.value for s in kernel.body if isinstance(s, n.Assign) and len(s.targets) == 1}
+    axes = {dim: _axis(kernel, dim, values, lets) for dim in kernel.dims}
+    depth = _ring_depth(kernel, values)
+    few = dict.fromkeys(_persistent(kernel), 2)
+    out: list[Choice] = []
+    for wanted in _wishes(axes, depth):
+        dims = _admitted(kernel, values, axes, wanted)
+        choice = Choice(dims, few) if dims is not None else None
+        if choice is not None and choice not in out:
+            out.append(choice)
+    return out[:MAX_INSTANCES]
+
+
+def _wishes(axes: Mapping[str, Axis], depth: int) -> Iterator[Dims]:
+    """Dims in the order of what they show: wraps with tails, exact tiles, the smallest."""
+
+    def tail(a: Axis) -> int:
+        return a.granule if a.granule < a.tile else a.tile
+
+    yield {
+        d: a.tile * (2 * depth + 1 if a.looped else 2) + (tail(a) if a.tile > 1 else 0)
+        for d, a in axes.items()
+    }
+    yield {d: a.granule for d, a in axes.items()}
+    yield {d: a.tile * (depth if a.looped else 1) for d, a in axes.items()}
+
+
+def _admitted(
+    kernel: n.Kernel, values: Mapping[str, int | float], axes: Mapping[str, Axis], wanted: Dims
+) -> Dims | None:
+    """`wanted`, or the next shape above it that the contract admits."""
+    steps = [range(8) if len(axes) <= 3 else range(3) for _ in axes]
+    for tried, bumps in enumerate(sorted(product(*steps), key=sum)):
+        if tried >= MAX_TRIES:
+            return None
+        dims = {d: wanted[d] + bump * a.granule for (d, a), bump in zip(axes.items(), bumps, strict=True)}
+        if _holds(kernel, {**values, **dims}):
+            return dims
+    return None
+
+
+def _holds(kernel: n.Kernel, values: dict[str, int | float]) -> bool:
+    for stmt in kernel.body:
+        try:
+            if isinstance(stmt, n.Assign) and len(stmt.targets) == 1:
+                values[stmt.targets[0]] = evaluate(stmt.value, values)
+        except EvaluationError:
+            continue
+    try:
+        return all(evaluate(condition, values) for condition in kernel.requires)
+    except EvaluationError:
+        return False
+
+
+def _axis(kernel: n.Kernel, dim: str, values: Mapping[str, int | float], lets: Mapping[str, n.Expr]) -> Axis:
+    tiles = [t for e in _every(kernel) if (t := _tile_of(e, dim, values)) is not None]
+    granules = [g for c in kernel.requires if (g := _granule_of(c, dim, values)) is not None]
+    granule = lcm(*granules) if granules else 1
+    tile = max(tiles, default=0)
+    looped = any(
+        isinstance(s, n.For) and dim in _depends(s.stop, lets) and "block" not in _depends(s.start, lets)
+        for s in n.walk(kernel.body)
+    )
+    if not tile:
+        # A whole row or a grid axis: long enough for several warps' vectors, and no power of two.
+        whole = any(_is_row(kernel, e, dim) for e in _every(kernel)) or _is_vector_axis(kernel, dim)
+        tile = granule * 125 if whole else 1
+    return Axis(max(1, min(tile, MOST_TILE)), granule, looped)
+
+
+def _every(kernel: n.Kernel) -> Iterator[n.Expr | n.Range]:
+    for stmt in n.walk(kernel.body):
+        for expr in n.expressions(stmt):
+            yield from n.walk_expr(expr)
+
+
+def _tile_of(expr: n.Expr | n.Range, dim: str, values: Mapping[str, int | float]) -> int | None:
+    match expr:
+        case n.Call(name="ceil_div", args=(n.Name(id=name), size)) if name == dim:
+            return _number(size, values)
+        case n.Binary(op="//", left=n.Name(id=name), right=size) if name == dim:
+            return _number(size, values)
+    return None
+
+
+def _granule_of(condition: n.Expr, dim: str, values: Mapping[str, int | float]) -> int | None:
+    match condition:
+        case n.Compare(
+            op="==", left=n.Binary(op="%", left=n.Name(id=name), right=step), right=n.Int(value=0)
+        ) if name == dim:
+            return _number(step, values)
+        case n.Logic(op="and", left=left, right=right):
+            return _granule_of(left, dim, values) or _granule_of(right, dim, values)
+    return None
+
+
+def _number(expr: n.Expr, values: Mapping[str, int | float]) -> int | None:
+    try:
+        value = evaluate(expr, values)
+    except EvaluationError:
+        return None
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _is_row(kernel: n.Kernel, expr: n.Expr | n.Range, dim: str) -> bool:
+    """A window `x[.., :]` whose whole axis is `dim`."""
+    if not isinstance(expr, n.Index):
+        return False
+    for param in kernel.params:
+        if param.name == expr.base and len(expr.items) == len(param.shape):
+            for item, axis in zip(expr.items, param.shape, strict=True):
+                if isinstance(item, n.Range) and item.start is None and axis == n.Name(dim):
+                    return True
+    return False
+
+
+def _is_vector_axis(kernel: n.Kernel, dim: str) -> bool:
+    names = {p.name for p in kernel.params if p.shape == (n.Name(dim),)}
+    return any(isinstance(e, n.Name) and e.id in names for e in _every(kernel))
+
+
+def _depends(expr: n.Expr, lets: Mapping[str, n.Expr]) -> set[str]:
+    """Names that `expr` rests on, through the kernel's top-level names."""
+    out: set[str] = set()
+    todo = [expr]
+    while todo:
+        for node in n.walk_expr(todo.pop()):
+            if isinstance(node, n.Name) and node.id not in out:
+                out.add(node.id)
+                if node.id in lets:
+                    todo.append(lets[node.id])
+    return out
+
+
+def _ring_depth(kernel: n.Kernel, values: Mapping[str, int | float]) -> int:
+    depths = [1]
+    for expr in _every(kernel):
+        match expr:
+            case n.Call(name="ring", args=(_, size)) | n.Binary(op="%", right=size):
+                depth = _number(size, values)
+                if depth is not None and depth <= 16:
+                    depths.append(depth)
+    return max(depths)
+
+
+def _persistent(kernel: n.Kernel) -> set[str]:
+    """Constants that bound the grid from above: `grid(min(tiles, SMS))`."""
+    known = {c.name for c in kernel.constants}
+    found: set[str] = set()
+    for stmt in kernel.body:
+        if isinstance(stmt, n.Grid) and isinstance(stmt.blocks, n.Call) and stmt.blocks.name == "min":
+            found |= {a.id for a in stmt.blocks.args if isinstance(a, n.Name) and a.id in known}
+    return found
