@@ -22,7 +22,7 @@ GOLDEN = [
 def judge(registry: Registry, task: str, text: str, arch: str) -> int:
     found = registry.tasks[task]
     target = Target(task, next(iter(found.shapes.values())), arch, "H200", "machine", 0)
-    return check_values(parse(text), registry.primitives, found, target, arch)
+    return check_values(parse(text), registry, found, target, arch)
 
 
 def golden(root: Path, name: str) -> str:

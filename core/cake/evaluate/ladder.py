@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from cake.device.driver import DeviceFault
@@ -90,6 +91,7 @@ class Ladder:
         self.target = target
         self.task: Task = registry.get("task", target.task)
         self.device: Device = registry.get("device", target.device)
+        self.chip = canonical(self.device.arch)
         self.gpu: OnDevice | None = None
         if target.backend == "cuda":
             from cake.evaluate.on_device import OnDevice
@@ -129,20 +131,18 @@ class Ladder:
             self._run(self.gpu, kernel, instance, climb)
         elif beat is None or (climb.predicted and climb.predicted.seconds < beat):
             # Without a GPU only what would be a winner is compiled: the others are beaten already.
-            with climb.on("compile"):
-                self._compile(instance, climb)
+            self._confirm(instance, climb)
 
     def _instantiate(self, kernel: Kernel) -> Instance:
         """The kernel at the target shape, for the device's own architecture."""
-        chip = canonical(self.device.arch)
-        return instantiate(kernel, self.target.dims, primitives=self.registry.primitives, arch=chip)
+        return instantiate(kernel, self.target.dims, primitives=self.registry.primitives, arch=self.chip)
 
     def _verify(self, kernel: Kernel, climb: Climb) -> None:
         """Rules over the typed kernel, then the machine's facts, then its values."""
         from cake.verify import check
 
         with climb.on("rules"):
-            report = check(kernel, self.registry)
+            report = check(kernel, self.registry, arch=self.chip)
             errors = [d for d in report.diagnostics if d.severity == "error"]
             if errors and self._from_machine(errors[0]):
                 climb.stage = "machine"
@@ -151,8 +151,7 @@ class Ladder:
                     [*errors, *(d for d in report.diagnostics if d not in errors)], kernel.source
                 )
         with climb.on("machine"):
-            arch = canonical(self.device.arch)
-            runs = check_values(kernel, self.registry.primitives, self.task, self.target, arch)
+            runs = check_values(kernel, self.registry, self.task, self.target, self.chip)
             if not runs:
                 climb.unchecked.append("values: the contract admits no instance small enough to run whole")
         climb.unchecked += map(str, report.unchecked)
@@ -162,13 +161,32 @@ class Ladder:
         rule = self.registry.rules.get(diagnostic.code)
         return rule is None or rule.needs == "facts"
 
-    def _predict(self, instance: Instance, climb: Climb) -> None:
+    def _predict(self, instance: Instance, climb: Climb, registers: int | None = None) -> None:
         from cake.cost import predict
 
-        found = predict(instance, self.registry, self.device.name)
-        detail = {"bound": found.bound, "by_unit": dict(found.by_unit)}
-        climb.symptoms = tuple(sorted(found.symptoms))
+        flops = self.task.flops(self.target.dims)
+        found = predict(instance, self.registry, self.device.name, registers=registers, flops=flops)
+        detail = {
+            "bound": found.bound,
+            "by_unit": dict(found.by_unit),
+            "floor_seconds": found.floor_seconds,
+            "registers": found.occupancy.registers,
+            "provenance": found.provenance,
+        }
+        climb.symptoms = found.symptoms
         climb.predicted = Timing(found.seconds, found.low, found.high, self.device.name, detail)
+
+    def _confirm(self, instance: Instance, climb: Climb) -> None:
+        """Compile what seems to be a winner, and predict it again with the registers that it really takes."""
+        with climb.on("compile"):
+            if self._compile(instance, climb) is None or climb.resources is None:
+                return
+            spilled = climb.resources["spill_bytes"]
+            if spilled:
+                raise Fall(
+                    "res/spills", f"{spilled} bytes of registers spill, which the prediction leaves out"
+                )
+            self._predict(instance, climb, climb.resources["registers"])
 
     def _compile(self, instance: Instance, climb: Climb) -> tuple[bytes, LaunchPlan] | None:
         from cake.codegen import compile_source, generate
@@ -200,6 +218,21 @@ class Ladder:
             gpu.check(*compiled)
         with climb.on("timing"):
             climb.measured = gpu.time(*compiled)
+            least = self._floor()
+            if climb.measured.seconds < least:
+                words = f"measured {climb.measured.seconds:.3e} s, but reading the inputs and the arithmetic"
+                raise Fall("timing/below-floor", f"{words} take {least:.3e} s on {self.device.name}")
+
+    def _floor(self) -> float:
+        """Seconds that no kernel for this work can beat: its inputs come from memory, what it writes may stay
+        in the cache."""
+        from cake.cost import floor
+        from cake.ir.types import DType
+
+        inputs = [tensor for tensor in self.task.tensors.values() if not tensor.output]
+        sizes = [prod(self.target.dims[axis] for axis in t.shape) * DType(t.dtype).bytes for t in inputs]
+        flops = self.task.flops(self.target.dims)
+        return floor(self.registry, self.device.name, bytes=sum(sizes), flops=flops).seconds
 
     def _check_interface(self, instance: Instance) -> None:
         """The kernel takes and gives exactly the task's tensors."""

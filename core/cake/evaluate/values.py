@@ -14,6 +14,8 @@ from cake.ir import Instance, Kernel, instantiate
 from cake.kinds.primitive import Primitive
 from cake.kinds.task import Array, Task
 from cake.machine.engine import run
+from cake.plugins import Registry
+from cake.verify import check
 
 SIZES = (264, 136, 72, 8, 3)
 """What an axis may shrink to, largest first: most are 8 beyond a power of two: a tail of any tile."""
@@ -30,23 +32,23 @@ class Fall(Exception):
         super().__init__(message)
 
 
-def check_values(
-    kernel: Kernel, primitives: Mapping[str, Primitive], task: Task, target: Target, arch: str
-) -> int:
+def check_values(kernel: Kernel, registry: Registry, task: Task, target: Target, arch: str) -> int:
     """Run the kernel on the task's random inputs, and on its hostile ones at a smaller instance.
 
     The number of runs that agreed: 0 where the contract admits no small instance. Raises Fall at the first
-    that does not agree.
+    that does not agree, KernelErrors where the machine finds a fault on the way.
     """
     runs = 0
-    instance = small_instance(kernel, primitives, target.dims, RANDOM_BLOCKS, arch)
+    instance = small_instance(kernel, registry.primitives, target.dims, RANDOM_BLOCKS, arch)
     if instance is not None:
-        _check_run(instance, task, "random", task.inputs(instance.dims, np.random.default_rng(target.seed)))
+        _check_run(
+            instance, registry, task, "random", task.inputs(instance.dims, np.random.default_rng(target.seed))
+        )
         runs += 1
-    instance = small_instance(kernel, primitives, target.dims, HOSTILE_BLOCKS, arch)
+    instance = small_instance(kernel, registry.primitives, target.dims, HOSTILE_BLOCKS, arch)
     if instance is not None:
         for name, inputs in task.hostile(instance.dims, np.random.default_rng(target.seed)).items():
-            _check_run(instance, task, name, inputs)
+            _check_run(instance, registry, task, name, inputs)
             runs += 1
     return runs
 
@@ -68,8 +70,14 @@ def small_instance(
     return None
 
 
-def _check_run(instance: Instance, task: Task, name: str, inputs: dict[str, Array]) -> None:
+def _check_run(
+    instance: Instance, registry: Registry, task: Task, name: str, inputs: dict[str, Array]
+) -> None:
     result = run(instance, inputs=inputs)
+    if result.facts.findings:
+        # Told in full by the verifier: this shape has shown what its own choice of shapes did not.
+        report = check(instance.kernel, registry, dims=instance.dims, arch=instance.arch)
+        raise KernelErrors(report.diagnostics, instance.kernel.source)
     where = f"on {name} inputs at {instance.title}"
     wanted = task.oracle(inputs, instance.dims)
     tolerances = task.tolerance(inputs, instance.dims)
