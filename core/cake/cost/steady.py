@@ -1,0 +1,154 @@
+"""Long loops, shortened: which loops a CTA runs how often, and its whole timeline from a few short ones.
+
+In the steady state each pass of a loop takes the same time. So a CTA is run with each long loop cut to a low
+and to a high count, in every combination; the result is multilinear in the counts: exact for what each pass
+adds (bytes, busy cycles), and for the time once pipelines are full. Roles that share a pipeline are cut
+alike: counts that differ by less than a ring's depth lose the same number of passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from itertools import product
+
+from cake.cost.clock import Timeline
+from cake.machine.program import Branch, Elected, Loop, Program, Step
+
+RING = 8
+"""Counts that differ by no more belong to one pipeline: the deepest rings have so many stages."""
+
+INNER = (8, 14)
+"""Passes of a loop without loops inside: more than a ring's depth, then a steady stretch."""
+
+OUTER = (2, 3)
+"""Passes of a loop around a long loop: the first fills the pipelines, the next overlaps with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Loops of one depth with about `count` passes, to run `low` and `high` times instead."""
+
+    depth: int
+    count: int
+    low: int
+    high: int
+
+    @property
+    def at(self) -> float:
+        """Where `count` lies when `low` is 0 and `high` is 1."""
+        return (self.count - self.low) / (self.high - self.low)
+
+
+@dataclass(slots=True)
+class Counts:
+    """A `Trips` that runs each loop as if once and notes how often it would run."""
+
+    nested: dict[int, bool]
+    seen: dict[tuple[int, int], bool]
+    """(depth, count) -> whether any such loop has a loop inside."""
+
+    def __call__(self, loop: Loop, start: int, stop: int, step: int) -> range:
+        passes = range(start, stop, step)
+        name = (loop.depth, len(passes))
+        self.seen[name] = self.seen.get(name, False) or self.nested[id(loop)]
+        return passes[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A `Trips` that leaves passes out. `keep` maps (depth, count) to the passes that run."""
+
+    keep: dict[tuple[int, int], int]
+
+    def __call__(self, loop: Loop, start: int, stop: int, step: int) -> range:
+        passes = range(start, stop, step)
+        return passes[: self.keep.get((loop.depth, len(passes)), len(passes))]
+
+
+def loop_counts(program: Program, block: int) -> dict[tuple[int, int], bool]:
+    """(depth, count) of every loop of the CTA, and whether loops stand inside it.
+
+    Inner loops are seen on the first pass of the outer ones.
+    """
+    nested: dict[int, bool] = {}
+    for steps in (program.prologue, *program.roles.values(), program.epilogue):
+        _note_nested(steps, nested)
+    counts = Counts(nested, {})
+    for warp in program.warps(block):
+        for _ in program.run(warp, counts):
+            pass
+    return counts.seen
+
+
+def _note_nested(steps: Sequence[Step], nested: dict[int, bool]) -> bool:
+    """Enter each loop with a `range` inside; whether one stands among `steps`."""
+    found = False
+    for step in steps:
+        if isinstance(step, Loop):
+            nested[id(step)] = _note_nested(step.body, nested)
+            found = found or not step.node.unroll
+        elif isinstance(step, Elected):
+            found = _note_nested(step.body, nested) or found
+        elif isinstance(step, Branch):
+            both = [_note_nested(step.body, nested), _note_nested(step.orelse, nested)]
+            found = found or any(both)
+    return found
+
+
+def cuts(counts: dict[tuple[int, int], bool]) -> tuple[Cut, ...]:
+    """What to cut: the longest loops of each depth, with those of nearly the same count."""
+    out = []
+    for depth in sorted({d for d, _ in counts}):
+        lengths = sorted((n for d, n in counts if d == depth), reverse=True)
+        while lengths:
+            longest = lengths[0]
+            family = [n for n in lengths if longest - n <= RING]
+            lengths = lengths[len(family) :]
+            low, high = OUTER if any(counts[depth, n] for n in family) else INNER
+            low, high = low + longest - family[-1], high + longest - family[-1]
+            if longest > high:
+                out.append(Cut(depth, longest, low, high))
+    return tuple(out)
+
+
+def shortened(chosen: Sequence[Cut], keep: Sequence[int], counts: dict[tuple[int, int], bool]) -> Shortened:
+    """Run the loops of each cut `keep` times; shorter relatives lose as many passes."""
+    passes = {}
+    for cut, kept in zip(chosen, keep, strict=True):
+        for depth, count in counts:
+            if depth == cut.depth and 0 <= cut.count - count <= RING:
+                passes[depth, count] = max(0, count - (cut.count - kept))
+    return Shortened(passes)
+
+
+def whole(run: Callable[[Shortened], Timeline], counts: dict[tuple[int, int], bool]) -> Timeline:
+    """The timeline of all passes. `run` gives that of a shortened CTA."""
+    chosen = cuts(counts)
+    parts = []
+    for corner in product((0, 1), repeat=len(chosen)):
+        keep = [cut.high if high else cut.low for cut, high in zip(chosen, corner, strict=True)]
+        weight = 1.0
+        for cut, high in zip(chosen, corner, strict=True):
+            weight *= cut.at if high else 1 - cut.at
+        parts.append((weight, run(shortened(chosen, keep, counts))))
+    return combined(parts)
+
+
+def combined(parts: Sequence[tuple[float, Timeline]]) -> Timeline:
+    """The weighted sum; rounding below zero is cut off."""
+    out = Timeline()
+    for weight, timeline in parts:
+        out.cycles += weight * timeline.cycles
+        for field in fields(Timeline):
+            if field.name == "cycles":
+                continue
+            sums = getattr(out, field.name)
+            for key, value in getattr(timeline, field.name).items():
+                sums[key] += weight * value
+    for field in fields(Timeline):
+        if field.name != "cycles":
+            values = getattr(out, field.name)
+            for key in values:
+                values[key] = max(0.0, values[key])
+    return out
