@@ -5,10 +5,10 @@ Arrays travel as `.npy` files (see `arrays`), cubins as files. Answers are plain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cake.codegen.plan import LaunchPlan
 from cake.device.arrays import Array, load, save
@@ -18,6 +18,9 @@ from cake.device.launch import LoadedKernel, run
 from cake.device.memory import Tensors
 from cake.device.probe import probe
 from cake.device.timing import Arm, KernelArm, copies_needed, copy_bandwidth, measure
+
+if TYPE_CHECKING:
+    from cake.device.peers import TorchArm
 
 Job = Callable[[Gpu, Mapping[str, Any]], dict[str, Any]]
 
@@ -70,8 +73,8 @@ def time_job(gpu: Gpu, order: Mapping[str, Any]) -> dict[str, Any]:
     """{"arms": [{"name", "cubin", "plan"} or {"name": "torch", "task"}], "inputs", "rounds", "l2"}, and with
     "expected" and "tolerances" the outputs that were timed are compared afterwards.
 
-    -> `timing.Measurement` as JSON, and "checked": {arm: {output: Comparison}}; an arm whose outputs are
-    wrong after timing is named in "wrong".
+    -> `timing.Measurement` as JSON, "device", and "checked": {arm: {output: Comparison}}; a kernel whose
+    outputs are wrong after timing is named in "wrong".
     """
     info = probe(gpu)
     kernels = [arm for arm in order["arms"] if "plan" in arm]
@@ -80,22 +83,25 @@ def time_job(gpu: Gpu, order: Mapping[str, Any]) -> dict[str, Any]:
     inputs = _inputs(first, order)
     free, _ = call(driver().cuMemGetInfo)
     with ExitStack() as stack:
-        l2, arms, sets = order.get("l2", "cold"), [], {}
+        l2, outputs = order.get("l2", "cold"), {}
+        arms: list[Arm] = []
         each = sum(array.nbytes for array in inputs.values()) + _output_bytes(first)
         copies = copies_needed(each, info.l2_bytes, free // len(order["arms"]), l2)
         for arm in order["arms"]:
             if "plan" not in arm:
-                arms.append(_torch_arm(arm, inputs, copies, gpu))
+                peer = _torch_arm(arm, inputs, copies, gpu)
+                arms.append(peer)
+                outputs[arm["name"]] = peer.outputs
                 continue
             plan = plans[arm["name"]]
             kernel = stack.enter_context(LoadedKernel(gpu, Path(arm["cubin"]).read_bytes(), plan))
             tensors = [stack.enter_context(Tensors(plan)) for _ in range(copies)]
             for one in tensors:
                 one.fill(inputs)
-            sets[arm["name"]] = tensors
+            outputs[arm["name"]] = tensors[-1].outputs
             arms.append(KernelArm(arm["name"], kernel, [kernel.bind(t.addresses) for t in tensors]))
         measured = measure(arms, rounds=int(order.get("rounds", 20)), l2=l2, copies=copies)
-        return {**measured.as_json(), "device": info.as_json(), **_recheck(sets, order)}
+        return {**measured.as_json(), "device": info.as_json(), **_recheck(outputs, plans, order)}
 
 
 def copy_bandwidth_job(gpu: Gpu, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,7 +139,7 @@ def _output_bytes(plan: LaunchPlan) -> int:
     return total
 
 
-def _torch_arm(arm: Mapping[str, Any], inputs: Mapping[str, Array], copies: int, gpu: Gpu) -> Arm:
+def _torch_arm(arm: Mapping[str, Any], inputs: Mapping[str, Array], copies: int, gpu: Gpu) -> TorchArm:
     from cake.device.peers import TorchArm, available
 
     if not available(arm["task"]):
@@ -154,10 +160,14 @@ def _compare(outputs: Mapping[str, Array], order: Mapping[str, Any]) -> dict[str
     return compared
 
 
-def _recheck(sets: Mapping[str, list[Tensors]], order: Mapping[str, Any]) -> dict[str, Any]:
+def _recheck(
+    outputs: Mapping[str, Callable[[], dict[str, Array]]],
+    kernels: Collection[str],
+    order: Mapping[str, Any],
+) -> dict[str, Any]:
     """The outputs after timing: a kernel that is right once and wrong under load is wrong."""
     if "expected" not in order:
         return {"checked": {}, "wrong": []}
-    checked = {name: _compare(tensors[-1].outputs(), order) for name, tensors in sets.items()}
-    wrong = [name for name, outputs in checked.items() if not all(c["ok"] for c in outputs.values())]
+    checked = {name: _compare(read(), order) for name, read in outputs.items()}
+    wrong = [name for name in kernels if not all(c["ok"] for c in checked[name].values())]
     return {"checked": checked, "wrong": wrong}

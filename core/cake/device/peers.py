@@ -46,6 +46,7 @@ class TorchArm:
             torch.cuda.synchronize(self._device)
         except RuntimeError as error:
             raise DeviceFault("device/torch", f"torch cannot run {task}: {error}") from error
+        self._output = OUTPUTS[task]
 
     def prepare(self, count: int, stream: Any) -> Callable[[], None]:
         """A captured graph; results go round over as many outputs as there are copies."""
@@ -69,9 +70,9 @@ class TorchArm:
 
         return replay
 
-    def output(self) -> Array:
-        """The first copy's result as float64, for comparison with the oracle."""
-        return np.asarray(self._outputs[0].double().cpu().numpy())
+    def outputs(self) -> dict[str, Array]:
+        """What torch computed from the first copy, as float64 under the task's name for it."""
+        return {self._output: np.asarray(self._outputs[0].double().cpu().numpy())}
 
     def _tensor(self, array: Array) -> Any:
         torch = self._torch
@@ -100,3 +101,6 @@ def _rmsnorm(torch: Any, tensors: Mapping[str, Any]) -> Any:
 
 _OPERATORS: dict[str, Operator] = {"gemm": _gemm, "softmax": _softmax, "rmsnorm": _rmsnorm}
 """By the names of tasks; a task that is not here is measured alone."""
+
+OUTPUTS = {"gemm": "c", "softmax": "y", "rmsnorm": "y"}
+"""What the tasks call the operator's result."""
