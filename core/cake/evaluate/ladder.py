@@ -24,6 +24,7 @@ from cake.evaluate.values import Fall, check_values
 from cake.evaluate.verdict import Stage, Step, Timing, Verdict
 from cake.ir import Instance, Kernel, content_hash, instantiate, parse
 from cake.ir.arch import canonical
+from cake.ir.nodes import Expr, Int, Name
 from cake.kinds.device import Device
 from cake.kinds.task import Task
 
@@ -122,8 +123,8 @@ class Ladder:
         with climb.on("parse"):
             kernel = parse(text, SHOWN_AS)
         with climb.on("types"):
+            self._check_interface(kernel)
             instance = self._instantiate(kernel)
-            self._check_interface(instance)
         self._verify(kernel, climb)
         with climb.on("time"):
             self._predict(instance, climb)
@@ -234,19 +235,29 @@ class Ladder:
         flops = self.task.flops(self.target.dims)
         return floor(self.registry, self.device.name, bytes=sum(sizes), flops=flops).seconds
 
-    def _check_interface(self, instance: Instance) -> None:
-        """The kernel takes and gives exactly the task's tensors."""
-        found = {b.name: b for b in instance.buffers.values() if b.space == "global"}
+    def _check_interface(self, kernel: Kernel) -> None:
+        """The kernel takes and gives exactly the task's tensors, by name, dtype and axes."""
+        found = {param.name: param for param in kernel.params}
         for name, tensor in self.task.tensors.items():
-            buffer = found.pop(name, None)
-            shape = tuple(self.target.dims[axis] for axis in tensor.shape)
-            wanted = (tensor.dtype, shape, tensor.output)
-            if buffer is None or (buffer.dtype.value, buffer.shape, buffer.output) != wanted:
+            param = found.pop(name, None)
+            axes = [self._axis(axis) for axis in param.shape] if param else []
+            said = param and (param.dtype, param.output)
+            # A square target would not tell two axes apart, so that names are compared, not extents.
+            fits = len(axes) == len(tensor.shape) and all(
+                axis in (wanted, self.target.dims[wanted])
+                for axis, wanted in zip(axes, tensor.shape, strict=True)
+            )
+            if said != (tensor.dtype, tensor.output) or not fits:
                 way = "GlobalOut" if tensor.output else "Global"
-                axes = ", ".join([tensor.dtype, *tensor.shape])
-                raise Fall("type/interface", f"task {self.task.name()} needs {name}: {way}[{axes}]")
+                needed = f"{name}: {way}[{', '.join([tensor.dtype, *tensor.shape])}]"
+                raise Fall("type/interface", f"task {self.task.name()} needs {needed}")
         if found:
             raise Fall("type/interface", f"task {self.task.name()} has no tensor {next(iter(found))}")
+
+    @staticmethod
+    def _axis(axis: Expr) -> str | int | None:
+        """The name or the extent of a parameter's axis, None for anything else."""
+        return axis.id if isinstance(axis, Name) else axis.value if isinstance(axis, Int) else None
 
     def _refused(self, climb: Climb, diagnostics: Sequence[Diagnostic], source: Source) -> Verdict:
         first = next((d for d in diagnostics if d.severity == "error"), diagnostics[0])

@@ -178,7 +178,14 @@ class Store:
 
     def commits(self, session: str) -> list[Commit]:
         """The commits of a session in the order of their candidates."""
-        query = select(Commit).where(Commit.session == session).order_by(col(Commit.action))
+        query = (
+            select(Commit)
+            .where(Commit.session == session)
+            .order_by(
+                col(Commit.candidate),
+                col(Commit.action).desc(),  # a winner before the record of its session
+            )
+        )
         with self._reading() as connection:
             return list(connection.exec(query))
 
