@@ -16,7 +16,7 @@ class H200(Device):
     name = "H200"
     arch = "sm_90a"
     sms = 132
-    l2_bytes = 50 * MIB
+    l2_bytes = 60 * MIB
     memory_bytes = 143771 * MIB
     shared_per_sm = 228 * KIB
     shared_per_block = 227 * KIB

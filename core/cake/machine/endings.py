@@ -38,7 +38,17 @@ def deadlock(engine: Engine, alive: list[Agent]) -> None:
             key,
             ft.Blocked(agent.warp.index, agent.warp.role.name, instruction.span, what, slot, by, where),
         )
-    engine.find(ft.Deadlock(tuple(seen.values())))
+    blocked = tuple(seen.values())
+    engine.find(ft.Deadlock(blocked, starved=_starved(engine, blocked)))
+
+
+def _starved(engine: Engine, blocked: tuple[ft.Blocked, ...]) -> bool:
+    """Whether every warp that arrived on what the first waiter waits for has ended."""
+    if not blocked or blocked[0].slot is None:
+        return False
+    name = blocked[0].slot.name
+    arrived = {warp for slot, warps in engine.arrived.items() if slot.name == name for warp in warps}
+    return bool(arrived) and all(engine.agents[warp].finished for warp in arrived)
 
 
 def signallers(engine: Engine, slot: fx.BarrierSlot | None) -> tuple[Span, ...]:

@@ -54,6 +54,7 @@ class Engine:
         self.events = 0
         self.copies: list[tuple[int, Instruction, fx.BarrierSlot]] = []
         self.signals: dict[fx.BarrierSlot, dict[Span, None]] = {}
+        self.arrived: dict[fx.BarrierSlot, set[int]] = {}
         self.handlers: dict[type, Callable[..., None]] = {
             fx.Read: self._read,
             fx.Write: self._write,
@@ -165,9 +166,7 @@ class Engine:
             offset = offset * extent + start
         offset *= effect.buffer.dtype.bytes
         if offset % effect.bytes:
-            self.find(
-                ft.Misaligned(instruction.name, instruction.span, effect.buffer, offset, effect.bytes)
-            )
+            self.find(ft.Misaligned(instruction.name, instruction.span, effect.buffer, offset, effect.bytes))
 
     def _inside(self, agent: Agent, instruction: Instruction, effect: fx.Inside) -> None:
         region = effect.region
@@ -330,6 +329,7 @@ class Engine:
 
     def _arrive(self, agent: Agent, instruction: Instruction, effect: fx.Arrive) -> None:
         self.signals.setdefault(effect.slot, {})[instruction.span] = None
+        self.arrived.setdefault(effect.slot, set()).add(agent.warp.index)
         barrier = self.barrier(agent, instruction, effect.slot)
         if barrier is None:
             return

@@ -91,9 +91,11 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Deadlock:
-    """No warp can go on. `blocked` lists each distinct wait once, the likely cause first."""
+    """No warp can go on. `blocked` lists each distinct wait once. `starved`: whoever arrived on what the
+    first one waits for has ended."""
 
     blocked: tuple[Blocked, ...]
+    starved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

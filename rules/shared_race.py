@@ -1,0 +1,82 @@
+"""Threads use the same bytes with nothing that orders them
+
+Finds
+    Two accesses to the same bytes of shared memory, at least one of them a write, by different warps (or by
+    a warp and the copy engine on behalf of another), with no path of synchronization from one to the other.
+
+Why
+    The hardware promises nothing about their order; which value is read changes from run to run.
+
+Mend
+    Let the warps meet in between (`cta_sync`, `named_sync`), or arrive and wait on an mbarrier.
+
+Silent when
+    The accesses are ordered but cross the proxies (the unfenced rules), or one is asynchronous and not
+    known to be complete (early-release, staging-reuse, unawaited-tma-load).
+
+Source
+    PTX ISA, "Memory Consistency Model: Causality order".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cake.diagnostics import Diagnostic
+from cake.kinds.rule import Bad, Good, Rule
+from cake.machine.facts import Facts, Finding, Race
+
+MENDED = """
+@kernel(arch="sm_80")
+def total(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    s = Shared[f32, 4]
+    with role("row", warps=4):
+        v = load(x[:], vector=1, fill=0.0)
+        store(s[warp], warp_sum(v))
+        cta_sync()
+        store(y[:], v * reduce_sum(load(s[:])), vector=1)
+"""
+
+
+class SharedRace(Rule):
+    family = "sync"
+    message = "`{later}` and `{earlier}` use the same bytes of {buffer}, and nothing orders them"
+    help = "let the warps of both accesses meet in between: cta_sync() or named_sync(...) after line {line}"
+    cases = (
+        Bad(
+            "partial sums without a barrier",
+            """
+@kernel(arch="sm_80")
+def total(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    s = Shared[f32, 4]
+    with role("row", warps=4):
+        v = load(x[:], vector=1, fill=0.0)
+        store(s[warp], warp_sum(v))  #> not ordered
+        store(y[:], v * reduce_sum(load(s[:])), vector=1)  #!
+""",
+            fixed=MENDED,
+            dims={"N": 128},
+        ),
+        Good("the warps meet", MENDED, dims={"N": 128}),
+    )
+
+    def claims(self, finding: Finding) -> bool:
+        match finding:
+            case Race(earlier=earlier, cause="unordered"):
+                return earlier.buffer.space == "shared"
+        return False
+
+    def check(self, facts: Facts) -> Iterable[Diagnostic]:
+        for race in filter(self.claims, facts.of(Race)):
+            earlier, later = race.earlier, race.later
+            yield self.report(
+                later.span,
+                "this access",
+                secondary=((earlier.span, "and this one are not ordered"),),
+                buffer=later.buffer.name,
+                earlier=earlier.primitive,
+                later=later.primitive,
+                line=earlier.span.line,
+            )
