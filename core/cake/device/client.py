@@ -140,10 +140,11 @@ class DeviceClient:
 
     def _refused(self, error: Mapping[str, Any]) -> CakeError:
         """The worker's error as the exception it was there; a worker that lost its context is replaced."""
+        if error["ends"]:
+            self.close()
         match ExitCode(error["exit_code"]):
             case ExitCode.REFUSED:
-                self.close()
-                return DeviceFault(error["code"], error["message"])
+                return DeviceFault(error["code"], error["message"], sticky=error["ends"])
             case ExitCode.ENVIRONMENT:
                 return MissingEnvironment(error["message"])
             case _:

@@ -34,6 +34,9 @@ class LoadedKernel:
     def __init__(self, gpu: Gpu, cubin: bytes, plan: LaunchPlan) -> None:
         if not runs_on(plan.arch, gpu.arch):
             raise DeviceFault("device/wrong-arch", f"built for {plan.arch}, this GPU runs {gpu.arch}")
+        if not cubin.startswith(b"\x7fELF"):
+            # The driver would take other bytes for PTX text and read on to a zero.
+            raise DeviceFault("device/invalid-cubin", "the bytes to load are no cubin")
         cu = driver()
         self.plan = plan
         self._module = call(cu.cuModuleLoadData, cubin)

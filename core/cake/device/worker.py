@@ -1,7 +1,7 @@
 """The child process that owns the GPU: JSON lines in, JSON lines out.
 
     in   {"job": "probe" | "run" | "check" | "time" | "copy_bandwidth", ...}
-    out  {"result": {...}} or {"error": {"code", "message", "exit_code"}}
+    out  {"result": {...}} or {"error": {"code", "message", "exit_code", "ends"}}
 
 Run as `python -m cake.device.worker` by `client`. It imports the compiler half alone. After an error that
 costs the CUDA context it answers and ends; the client starts another.
@@ -35,25 +35,21 @@ def serve(requests: TextIO, answers: TextIO, index: int, jobs: Mapping[str, Job]
             job = jobs[order["job"]]
             gpu = gpu or open_gpu(index)
             answer: dict[str, Any] = {"result": job(gpu, order)}
-            ends = False
         except DeviceFault as fault:
-            answer = _error(fault.code, fault, fault.exit_code)
-            ends = fault.sticky
+            answer = _error(fault.code, fault, fault.exit_code, ends=fault.sticky)
         except CakeError as error:
             answer = _error("device/environment", error, error.exit_code)
-            ends = False
         except (ValueError, KeyError, OSError) as error:
             # The order does not fit: a file is missing, an input has another shape than the plan says.
             answer = _error("device/order", f"{type(error).__name__}: {error}", ExitCode.USAGE)
-            ends = False
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-        if ends:
+        if answer.get("error", {}).get("ends"):
             return
 
 
-def _error(code: str, message: object, exit_code: ExitCode) -> dict[str, Any]:
-    return {"error": {"code": code, "message": str(message), "exit_code": int(exit_code)}}
+def _error(code: str, message: object, exit_code: ExitCode, *, ends: bool = False) -> dict[str, Any]:
+    return {"error": {"code": code, "message": str(message), "exit_code": int(exit_code), "ends": ends}}
 
 
 def _own_stdout() -> TextIO:
