@@ -1,0 +1,181 @@
+"""What tactics share: finding and replacing in kernels, constants and their roles, names that are free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any, get_args
+
+from cake.ir import nodes as n
+from cake.ir.evaluate import EvaluationError, evaluate
+from cake.kinds.tactic import Move, Report
+
+Number = int | float
+Block = tuple[n.Stmt, ...]
+
+
+# --- rebuilding -------------------------------------------------------------------------------------------
+
+
+def rebuilt(value: Any, edit: Callable[[Any], Any]) -> Any:
+    """`value` with `edit` applied to its nodes and tuples, inner first; unchanged parts are kept."""
+    if isinstance(value, tuple):
+        items = tuple(rebuilt(item, edit) for item in value)
+        same = all(a is b for a, b in zip(items, value, strict=True))
+        return edit(value if same else items)
+    if isinstance(value, n.Node):
+        inner = {}
+        for field in fields(value):
+            old = getattr(value, field.name)
+            if isinstance(old, n.Node | tuple):
+                new = rebuilt(old, edit)
+                if new is not old:
+                    inner[field.name] = new
+        return edit(replace(value, **inner) if inner else value)
+    return value
+
+
+def substituted(value: Any, old: n.Expr, new: n.Expr) -> Any:
+    """`value` with every expression equal to `old` replaced by `new`."""
+    return rebuilt(value, lambda part: new if isinstance(part, n.Node) and part == old else part)
+
+
+def over_blocks(body: Block, edit: Callable[[Block], Block]) -> Block:
+    """`body` with `edit` applied to each list of statements, inner first."""
+    out: Block = rebuilt(body, lambda part: edit(part) if _is_block(part) else part)
+    return out
+
+
+_STATEMENTS = get_args(n.Stmt)
+
+
+def _is_block(part: Any) -> bool:
+    return isinstance(part, tuple) and bool(part) and all(isinstance(item, _STATEMENTS) for item in part)
+
+
+def calls(stmt: n.Stmt, name: str) -> n.Call | None:
+    """The call, if the statement is `name(...)`."""
+    if isinstance(stmt, n.Do) and stmt.call.name == name:
+        return stmt.call
+    return None
+
+
+def all_expressions(body: Block) -> Iterator[n.Expr | n.Range]:
+    """Every expression under `body`, outer first."""
+    for stmt in n.walk(body):
+        for expr in n.expressions(stmt):
+            yield from n.walk_expr(expr)
+
+
+def names_in(expr: n.Expr | n.Range) -> set[str]:
+    """The names that an expression mentions."""
+    return {e.id for e in n.walk_expr(expr) if isinstance(e, n.Name)}
+
+
+def taken(kernel: n.Kernel) -> set[str]:
+    """Every name that the kernel gives a meaning to."""
+    out = {p.name for p in kernel.params} | {c.name for c in kernel.constants} | set(kernel.dims)
+    for stmt in n.walk(kernel.body):
+        match stmt:
+            case n.Assign(targets=targets):
+                out.update(targets)
+            case n.For(variable=variable):
+                out.add(variable)
+            case n.Shared(name=name) | n.MBarrier(name=name):
+                out.add(name)
+    return out
+
+
+# --- constants --------------------------------------------------------------------------------------------
+
+
+def with_constant(kernel: n.Kernel, name: str, value: Number) -> n.Kernel:
+    """The kernel with another default of a constant."""
+    constants = tuple(replace(c, default=value) if c.name == name else c for c in kernel.constants)
+    return replace(kernel, constants=constants)
+
+
+def tile_constants(kernel: n.Kernel) -> set[str]:
+    """Constants that size windows of global tensors; not those that divide a shared tile among warps."""
+    tensors = {p.name for p in kernel.params}
+    out: set[str] = set()
+    for expr in all_expressions(kernel.body):
+        if isinstance(expr, n.Index) and expr.base in tensors:
+            for item in expr.items:
+                if isinstance(item, n.Range) and item.size is not None:
+                    out |= names_in(item.size)
+    shared = {name for s in kernel.body if isinstance(s, n.Shared) for e in s.shape for name in names_in(e)}
+    return (out & {c.name for c in kernel.constants}) - (_of_roles(kernel) - shared)
+
+
+def ring_constants(kernel: n.Kernel) -> set[str]:
+    """Constants that are the first extent of a shared buffer and the period of an index: stages of a ring."""
+    firsts = {
+        s.shape[0].id for s in kernel.body if isinstance(s, n.Shared) and isinstance(s.shape[0], n.Name)
+    }
+    periods: set[str] = set()
+    for expr in all_expressions(kernel.body):
+        match expr:
+            case n.Call(name="ring", args=(_, n.Name(id=name))) | n.Binary(op="%", right=n.Name(id=name)):
+                periods.add(name)
+    return firsts & periods & {c.name for c in kernel.constants}
+
+
+def role_constants(kernel: n.Kernel) -> set[str]:
+    """Constants that the number of a role's warps depends on and that size no tile of the CTA."""
+    return (_of_roles(kernel) & {c.name for c in kernel.constants}) - tile_constants(kernel)
+
+
+def _of_roles(kernel: n.Kernel) -> set[str]:
+    return {name for role in kernel.roles for name in names_in(role.warps)}
+
+
+def vector_constants(kernel: n.Kernel) -> set[str]:
+    """Constants that are the `vector` of a load or store."""
+    out: set[str] = set()
+    for expr in all_expressions(kernel.body):
+        if isinstance(expr, n.Call):
+            out |= {v.id for key, v in expr.keywords if key == "vector" and isinstance(v, n.Name)}
+    return out & {c.name for c in kernel.constants}
+
+
+def contract_holds(kernel: n.Kernel, dims: Mapping[str, int], **constants: Number) -> bool:
+    """Whether `dims` meet the contract with `constants` over the defaults; unknown conditions hold."""
+    env: dict[str, Number] = {c.name: c.default for c in kernel.constants} | dict(constants) | dict(dims)
+    for condition in kernel.requires:
+        try:
+            if not evaluate(condition, env):
+                return False
+        except EvaluationError:
+            continue
+    return True
+
+
+def constant_moves(
+    kernel: n.Kernel, names: set[str], report: Report, what: str, wanted: Callable[[n.Constant, Number], bool]
+) -> Iterator[Move]:
+    """Moves `NAME=value` to the other choices of those constants, near ones first."""
+    found = []
+    for constant in kernel.constants:
+        if constant.name not in names:
+            continue
+        for value in constant.choices:
+            holds = contract_holds(kernel, report.dims, **{constant.name: value})
+            if value != constant.default and wanted(constant, value) and holds:
+                steps = abs(constant.choices.index(value) - _place(constant))
+                found.append((steps, constant.name, value, constant.default))
+    for _, name, value, old in sorted(found, key=lambda item: item[0]):
+        yield Move(f"{name}={value}", f"{what}: {name} from {old} to {value}", {"name": name, "value": value})
+
+
+def _place(constant: n.Constant) -> int:
+    """Where the default stands among the choices."""
+    return sum(choice < constant.default for choice in constant.choices)
+
+
+def apply_constant(kernel: n.Kernel, move: Move) -> n.Kernel:
+    """What a move of `constant_moves` does."""
+    name, value = move.parameters["name"], move.parameters["value"]
+    assert isinstance(name, str)
+    assert not isinstance(value, str)
+    return with_constant(kernel, name, value)
