@@ -28,6 +28,10 @@ EXPLORE = 0.35
 JITTER = 0.1
 """Breaks ties between arms by the seed."""
 
+UNTRIED, FAILED, CHANCE, STEP = 0.4, 0.3, 0.4, 0.05
+"""Within an arm: what an untried setting promises and a failed one gives, the share of chance, what each
+place in the order costs."""
+
 FULL_REWARD = math.log(1.25)
 """A child 1.25 times faster than its parent is a full success."""
 
@@ -62,7 +66,7 @@ class Search(Proposer):
         troubles: dict[str, str] = {}
         for arm in _ranked(request, draw):
             options = [o for o in _options(arm, kernel, request, troubles) if o.move not in tried]
-            for option in _shuffled(options, draw, eager=arm in request.registry.tactics)[:TRIES]:
+            for option in _ordered(options, request, draw, arm in request.registry.tactics)[:TRIES]:
                 text = _made(option, troubles)
                 if text is not None and text not in seen:
                     return Proposal(text, option.move, {"summary": option.summary, **troubles})
@@ -95,7 +99,7 @@ def _prior(arm: str, request: Request) -> float:
     tactic: Tactic | None = request.registry.tactics.get(arm)
     if tactic is not None:
         return 0.6 if tactic.symptoms & set(request.parent.symptoms) else 0.4
-    return {"constant": 0.5, "constants": 0.4, "edit": 0.1}[arm]
+    return {"constant": 0.5, "constants": 0.5, "edit": 0.1}[arm]
 
 
 def _reward(child: Past, parent: float | None) -> float:
@@ -106,10 +110,29 @@ def _reward(child: Past, parent: float | None) -> float:
     return 0.1 + 0.9 * min(1.0, max(0.0, gain))
 
 
-def _shuffled(options: list[Option], draw: Draw, eager: bool) -> list[Option]:
-    """A random order; `eager` keeps near the given order, which is by promise."""
-    keyed = [(draw() * (3 if eager else len(options)) + (i if eager else 0), i) for i in range(len(options))]
-    return [options[i] for _, i in sorted(keyed)]
+def _ordered(options: list[Option], request: Request, draw: Draw, eager: bool) -> list[Option]:
+    """By what the settings in each move (`BM=64`) have brought so far under any arm, and by chance.
+
+    `eager`: the options come most promising first, which counts as well.
+    """
+    scores = {p.id: p.score for p in request.history}
+    rewards: dict[str, list[float]] = defaultdict(list)
+    for p in request.history:
+        for setting in _settings(p.move):
+            # A setting that failed may fit beside others; one that was slow is slow elsewhere too.
+            failed = p.score is None
+            rewards[setting].append(FAILED if failed else _reward(p, scores.get(p.parent)))
+
+    def promise(option: Option) -> float:
+        each = [(UNTRIED + sum(rewards[s])) / (1 + len(rewards[s])) for s in _settings(option.move)]
+        return min(each)
+
+    worths = [promise(o) + CHANCE * draw() - (STEP * i if eager else 0) for i, o in enumerate(options)]
+    return [options[i] for i in sorted(range(len(options)), key=lambda i: -worths[i])]
+
+
+def _settings(move: str) -> list[str]:
+    return move.partition(":")[2].split(",")
 
 
 # --- the arms ---------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ class Ladder:
     def _from_machine(self, diagnostic: Diagnostic) -> bool:
         """Whether a diagnostic rests on the machine's facts, not on the typed kernel alone."""
         rule = self.registry.rules.get(diagnostic.code)
-        return rule is None or rule.needs == "facts"
+        return rule.needs == "facts" if rule else diagnostic.code.startswith("machine/")
 
     def _predict(self, instance: Instance, climb: Climb, registers: int | None = None) -> None:
         from cake.cost import predict
