@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.ir.strategies import KERNELS
 
 from cake.diagnostics import KernelErrors, render
 from cake.ir import content_hash, parse, print_kernel
 from cake.ir import nodes as n
+from tests.ir.strategies import KERNELS
 
 GOLDEN = sorted((Path(__file__).parents[2] / "plugins" / "kernels").glob("*.cake"))
 

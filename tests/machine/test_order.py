@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.machine.toy import PRIMITIVES
 
 from cake.ir import instantiate, parse
 from cake.machine import facts as ft
 from cake.machine.engine import run
+from tests.machine.toy import PRIMITIVES
 
 WARPS = 3
 Line = tuple[str, int]

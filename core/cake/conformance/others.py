@@ -54,9 +54,9 @@ def _literals_only(registry: Registry, record: PluginRecord) -> None:
 
 
 def _calibration_keys(registry: Registry, record: PluginRecord, it: Calibration) -> None:
-    from cake import cost
+    from cake.cost import KEYS
 
-    declared = {key for thing in registry.primitives.values() for key in thing.uses} | set(cost.KEYS)
+    declared = {key for thing in registry.primitives.values() for key in thing.uses} | set(KEYS)
     demand(it.device in registry.devices, f"{record.path}: no device is called {it.device}")
     for key, value in it.sets.items():
         demand(key in declared, f"{record.path}: nothing declares {key}: no primitive `uses` it")
@@ -69,12 +69,12 @@ def _calibration_keys(registry: Registry, record: PluginRecord, it: Calibration)
 
 
 def _predicts(registry: Registry, it: Calibration, case: Any, where: str) -> None:
-    from cake import cost
+    from cake.cost import predict
 
     path = registry.root / case.kernel
     kernel = parse(path.read_text(encoding="utf-8"), str(path))
     instance = instantiate(kernel, case.dims, primitives=registry.primitives)
-    micros = 1e6 * cost.predict(instance, registry, it.device).seconds
+    micros = 1e6 * predict(instance, registry, it.device).seconds
     error = abs(micros - case.micros) / case.micros
     demand(error <= case.within, f"{where}: predicts {micros:.2f} us, measured {case.micros:.2f} us")
 

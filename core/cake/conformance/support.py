@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from cake import verify
 from cake.diagnostics import Diagnostic, KernelErrors, Source, render
 from cake.ir import parse
 from cake.ir.instance import Instance, instantiate
 from cake.ir.types import DType
 from cake.machine.engine import run
 from cake.plugins import PluginRecord, Registry
+from cake.verify import check as verify
 
 Array = np.ndarray[Any, Any]
 Named = tuple[str, Callable[[], None]]
@@ -68,7 +68,7 @@ def dedent(text: str) -> str:
 def judge(registry: Registry, text: str, dims: Mapping[str, int], path: str) -> tuple[Diagnostic, ...]:
     """Everything that verification says about a kernel text, from syntax to the machine's facts."""
     try:
-        report = verify.check(parse(text, path), registry, dims=dict(dims) or None)
+        report = verify(parse(text, path), registry, dims=dict(dims) or None)
     except KernelErrors as refusal:
         return refusal.diagnostics
     return tuple(report.diagnostics)
