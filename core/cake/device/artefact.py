@@ -41,8 +41,8 @@ class Artefact:
     @property
     def folder_name(self) -> str:
         """A name that tells instances and architectures apart."""
-        dims = "-".join(f"{name}{value}" for name, value in self.dims.items())
-        return "-".join(part for part in (self.name, dims, self.plan.arch) if part)
+        values = [*self.dims.items(), *self.constants.items()]
+        return "-".join([self.name, *(f"{name}{value}" for name, value in values), self.plan.arch])
 
     def write(self, folder: Path) -> None:
         """Write the three files. Raises OSError."""
