@@ -77,7 +77,7 @@ def test_where_machine_code_runs() -> None:
 def test_a_built_kernel_survives_its_folder(tmp_path: Path) -> None:
     BUILT.write(tmp_path / "x")
     assert read(tmp_path / "x") == BUILT
-    assert BUILT.folder_name == "gemm-M4095-N1000-sm_90a"
+    assert BUILT.folder_name == "gemm-M4095-N1000-BM128-sm_90a"
 
 
 def test_a_cubin_that_was_swapped_is_noticed(tmp_path: Path) -> None:

@@ -36,14 +36,15 @@ def bench(
     seed: Annotated[int, typer.Option(min=0, help="Fixes the random inputs.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Time a kernel on this host's GPU: median, quartiles, rates, and the ratio to another arm.
+    """Time a kernel on this host's GPU, beside torch or another kernel.
 
-    The kernel is checked against its oracle first, and its timed outputs again afterwards. Exit status:
-    0 timed, 1 wrong results, 3 no GPU or no torch.
+    Prints medians, quartiles, rates, and the ratio with its interval. The kernel is checked against its
+    oracle first, and its timed outputs again afterwards. Exit status: 0 timed, 1 wrong results or a time
+    that the hardware cannot reach, 3 no GPU or no torch.
     """
     from cake.device.client import DeviceClient
     from cake.device.trial import bench as measure
-    from cake.device.trial import check, pose
+    from cake.device.trial import check, limit, pose
 
     registry = workspace_plugins()
     wish = Wish(task, shape, parse_dims(dim or ()), parse_constants(constant or ()))
@@ -68,14 +69,14 @@ def bench(
             torch=vs == "torch",
             rounds=rounds,
             l2=l2,
-            bandwidth=client.copy_bandwidth(),
+            floor=limit(registry, info, judge, artefact.dims, client.copy_bandwidth()),
         )
     result = {"kernel": artefact.name, "task": judge.name(), "dims": dict(artefact.dims), **result}
     if json:
-        print_json({"schema": 1, "ok": not result["wrong"], **result})
+        print_json({"schema": 1, "ok": not result["wrong"] + result["below_floor"], **result})
     else:
         _show(result)
-    if result["wrong"]:
+    if result["wrong"] or result["below_floor"]:
         raise typer.Exit(ExitCode.REFUSED)
 
 
@@ -116,7 +117,7 @@ def _refuse(name: str, said: dict[str, Any], json: bool) -> None:
 
 
 def _show(result: dict[str, Any]) -> None:
-    device, floor = result["device"], result["floor_seconds"]
+    device, floor = result["device"], result["floor"]["seconds"]
     dims = " ".join(f"{name}={value}" for name, value in result["dims"].items())
     print(f"{result['kernel']} {dims} on {device['name']} ({device['arch']}), {result['l2']} L2")
     rows = []
@@ -127,10 +128,12 @@ def _show(result: dict[str, Any]) -> None:
             (name, f"{arm['median'] * 1e6:.2f} us", quartiles, *rates, f"{floor / arm['median']:.0%}")
         )
     print_table(_COLUMNS, rows)
-    print(f"floor: {floor * 1e6:.2f} us for the task's bytes at the speed of a plain copy measured just now")
+    print(f"floor: {floor * 1e6:.2f} us, from {result['floor']['source']}")
     first = next(iter(result["arms"]))
     for name, ratio in result["ratios"].items():
         interval = f"[{ratio['low']:.3f}, {ratio['high']:.3f}] in 95 % of resamples"
         print(f"{first} takes 1/{ratio['ratio']:.3f} of the time of {name}, {interval}")
     for name in result["wrong"]:
         print(f"{name} gives wrong results after timing")
+    for name in result["below_floor"]:
+        print(f"{name} is faster than the hardware can be: it does not do the work")

@@ -45,9 +45,10 @@ def build(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Compile a kernel with NVRTC for each architecture it claims, without a GPU.
+    """Compile kernels for each architecture they claim, without a GPU.
 
-    Prints registers a thread, bytes spilled, shared memory. Exit status 1 where a compiler refuses.
+    With NVRTC, in parallel processes. Prints registers a thread, bytes spilled, shared memory. Exit status 1
+    where the compiler refuses.
     """
     registry = workspace_plugins()
     wish = Wish(task, shape, parse_dims(dim or ()), parse_constants(constant or ()))

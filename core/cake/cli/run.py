@@ -32,7 +32,7 @@ def run(
     hostile: Annotated[bool, typer.Option(help="Also the task's hostile inputs.")] = True,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Run a kernel on this host's GPU and compare with its task's oracle in float64.
+    """Run a kernel on this host's GPU against its task's float64 oracle.
 
     Exit status: 0 right, 1 wrong, 3 no GPU.
     """

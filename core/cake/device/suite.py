@@ -19,9 +19,11 @@ from typing import Any
 from cake.device.artefact import Artefact, listed, read
 from cake.device.client import DeviceClient
 from cake.device.driver import DeviceFault
-from cake.device.trial import Problem, bench, check, pose, pose_hostile, task_of
+from cake.device.probe import DeviceInfo
+from cake.device.trial import Problem, bench, check, limit, pose, pose_hostile, task_of
 from cake.errors import CakeError, ExitCode
 from cake.kinds.task import Task
+from cake.plugins import Registry, load
 
 TABLE = "suite.json"
 HOSTILE_BYTES = 64e6
@@ -44,10 +46,11 @@ class Wish:
 class Suite:
     """One run. Inputs and oracle are made once for artefacts that follow one another on the same problem."""
 
-    tasks: dict[str, Task]
+    registry: Registry
     wish: Wish
     client: DeviceClient
-    bandwidth: float = 0.0
+    info: DeviceInfo
+    bandwidth: float
     _posed: tuple[str, Problem] | None = field(default=None)
 
     def row(self, artefact: Artefact) -> dict[str, Any]:
@@ -74,15 +77,15 @@ class Suite:
             row["ok"] = all(one["ok"] for one in row["checks"])
             if self.wish.timing and row["checks"][0]["ok"]:
                 row["timing"] = self._timing(task, artefact, problem)
-                row["ok"] = row["ok"] and not row["timing"]["wrong"]
+                doubts = row["timing"]["wrong"] + row["timing"]["below_floor"]
+                row["ok"] = row["ok"] and artefact.name not in doubts
         except DeviceFault as fault:
             row |= {"ok": False, "error": {"code": fault.code, "message": str(fault)}}
         return row
 
     def _task(self, artefact: Artefact) -> Task:
-        if artefact.task in self.tasks:
-            return self.tasks[artefact.task]
-        return task_of(self.tasks, artefact.plan, artefact.dims)
+        tasks = self.registry.tasks
+        return tasks.get(artefact.task) or task_of(tasks, artefact.plan, artefact.dims)
 
     def _problem(self, task: Task, artefact: Artefact) -> Problem:
         key = f"{task.name()} {sorted(artefact.dims.items())}"
@@ -99,11 +102,11 @@ class Suite:
             torch=self.wish.torch and find_spec("torch") is not None,
             rounds=self.wish.rounds,
             l2=self.wish.l2,
-            bandwidth=self.bandwidth,
+            floor=limit(self.registry, self.info, task, artefact.dims, self.bandwidth),
         )
 
 
-def run(manifest: Path, out: Path, tasks: dict[str, Task], wish: Wish) -> dict[str, Any]:
+def run(manifest: Path, out: Path, registry: Registry, wish: Wish) -> dict[str, Any]:
     """Run the whole manifest; the table is written anew after each row, so that a cut run keeps its rows.
 
     Raises CakeError for a bad manifest, MissingEnvironment without a GPU.
@@ -112,7 +115,7 @@ def run(manifest: Path, out: Path, tasks: dict[str, Task], wish: Wish) -> dict[s
     out.mkdir(parents=True, exist_ok=True)
     with DeviceClient() as client:
         info = client.probe()
-        suite = Suite(tasks, wish, client, client.copy_bandwidth() if wish.timing else 0.0)
+        suite = Suite(registry, wish, client, info, client.copy_bandwidth() if wish.timing else 0.0)
         table: dict[str, Any] = {
             "schema": 1,
             "device": info.as_json(),
@@ -139,6 +142,8 @@ def line(row: dict[str, Any]) -> str:
         words += [f"{finding['code']} on {one['inputs']} inputs" for finding in one["findings"]]
         words += [f"wrong on {one['inputs']} inputs"] if not one["ok"] and not one["findings"] else []
     if timing := row["timing"]:
+        words += [f"{name} is below the floor" for name in timing["below_floor"]]
+        words.append(f"floor {timing['floor']['seconds'] * 1e6:.1f} us")
         for name, arm in timing["arms"].items():
             words.append(
                 f"{name} {arm['median'] * 1e6:.1f} us {arm['tflops']:.1f} TFLOP/s {arm['gbps']:.0f} GB/s"
@@ -165,9 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asked.rounds, asked.l2, not asked.no_torch, not asked.no_hostile, not asked.no_timing, asked.seed
     )
     try:
-        from cake.plugins import load
-
-        table = run(asked.manifest, asked.out, load(asked.root).tasks, wish)
+        table = run(asked.manifest, asked.out, load(asked.root), wish)
     except CakeError as error:
         sys.stderr.write(f"cake: {error}\n")
         return error.exit_code

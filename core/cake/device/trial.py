@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from cake.codegen.plan import LaunchPlan
 from cake.device.arrays import Array
 from cake.device.artefact import Artefact
 from cake.device.client import DeviceClient
+from cake.device.probe import DeviceInfo
 from cake.errors import CakeError
 from cake.kinds.task import Task
+from cake.plugins import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,36 @@ def check(client: DeviceClient, artefact: Artefact, problem: Problem, repeats: i
     return {"inputs": problem.name, **said}
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The seconds that no kernel for the task can beat, and what that was taken from."""
+
+    seconds: float
+    source: str
+    hard: bool
+    """Whether a shorter time is impossible, not only unusual."""
+
+
+def limit(
+    registry: Registry, info: DeviceInfo, task: Task, dims: Mapping[str, int], copy_bandwidth: float
+) -> Limit:
+    """From the peaks of the calibrated device that this GPU is; else from a copy's speed here, in bytes/s.
+
+    Peaks say what is impossible, a copy only what is usual: the second is a floor for bytes alone.
+    """
+    from cake.cost import Unknown, floor
+
+    moved = task.bytes(dims)
+    for name, device in registry.devices.items():
+        if device.arch == info.arch and name.lower() in info.name.lower():
+            try:
+                found = floor(registry, name, bytes=moved, flops=task.flops(dims))
+            except Unknown:
+                continue
+            return Limit(found.seconds, f"the peaks of {name}", hard=True)
+    return Limit(moved / copy_bandwidth, "the task's bytes at the speed of a copy here", hard=False)
+
+
 def bench(
     client: DeviceClient,
     arms: Sequence[tuple[str, Artefact]],
@@ -87,13 +119,13 @@ def bench(
     torch: bool = False,
     rounds: int = 20,
     l2: str = "cold",
-    bandwidth: float = 0.0,
+    floor: Limit | None = None,
 ) -> dict[str, Any]:
-    """Time the arms on the problem, interleaved, torch last, with rates and the floor.
+    """Time the arms on the problem, interleaved, torch last, with rates beside the floor.
 
-    `bandwidth`: bytes a second that the device can move; with it comes "floor_seconds", the time that the
-    task's bytes alone take. All arms must be built for the same dims. Returns the measurement as JSON.
-    Raises DeviceFault, MissingEnvironment.
+    All arms must be built for the same dims. Returns the measurement as JSON, with "flops" and "bytes" of the
+    task, "tflops" and "gbps" of each arm, "floor" (a Limit) or None, and the arms "below_floor", which cannot
+    have done the work. Raises DeviceFault, MissingEnvironment.
     """
     dims = arms[0][1].dims
     said = client.time(
@@ -109,5 +141,6 @@ def bench(
     for arm in said["arms"].values():
         arm["tflops"] = flops / arm["median"] / 1e12
         arm["gbps"] = moved / arm["median"] / 1e9
-    said |= {"flops": flops, "bytes": moved, "floor_seconds": moved / bandwidth if bandwidth else None}
-    return said
+    impossible = floor.seconds if floor and floor.hard and l2 == "cold" else 0.0
+    said["below_floor"] = [name for name, arm in said["arms"].items() if arm["median"] < impossible]
+    return {**said, "flops": flops, "bytes": moved, "floor": asdict(floor) if floor else None}
