@@ -24,7 +24,9 @@ def predict(
     file: Annotated[Path, typer.Argument(help="A kernel file; `-` reads standard input.")],
     device: Annotated[str, typer.Option(help="The GPU; `cake plugins` lists the devices.")] = "H200",
     dim: Annotated[list[str] | None, typer.Option(help="A dimension, as M=4096.")] = None,
-    const: Annotated[list[str] | None, typer.Option(help="A constant over its default, as BM=64.")] = None,
+    const: Annotated[
+        list[str] | None, typer.Option("--const", "--constant", help="A constant over its default, as BM=64.")
+    ] = None,
     task: Annotated[
         str, typer.Option(help="Take dimensions, bytes and flops from this task (default: by the kernel).")
     ] = "",
@@ -70,13 +72,11 @@ def _task(registry: Registry, kernel: Kernel, name: str) -> Task | None:
     if name:
         asked: Task = registry.get("task", name)
         if _tensors(asked) != tensors:
-            raise CakeError(
-                f"task {name} has {', '.join(asked.tensors)}; the kernel takes {', '.join(tensors)}"
-            )
+            theirs, ours = ", ".join(asked.tensors), ", ".join(tensors)
+            raise CakeError(f"task {name} has the tensors {theirs}; the kernel takes {ours}")
         return asked
-    return next(
-        (t for t in registry.tasks.values() if (t.name(), _tensors(t)) == (kernel.name, tensors)), None
-    )
+    wanted = (kernel.name, tensors)
+    return next((task for task in registry.tasks.values() if (task.name(), _tensors(task)) == wanted), None)
 
 
 def _tensors(task: Task) -> dict[str, bool]:

@@ -102,13 +102,15 @@ def _flatten(steps: tuple[Step, ...], start: int = 0) -> Iterator[tuple[Instruct
 
 
 def _live(line: list[tuple[Instruction | Copy, tuple[int, ...]]]) -> int:
-    """Most words of fragments live at one instruction, fragments carried around a loop live in all of it."""
+    """Most words of named fragments live at one instruction; those carried around a loop live in all of it.
+
+    Nested expressions have no registers of their own: compilers stream their elements through.
+    """
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     words: dict[str, int] = {}
     ends = {loop: at for at, (_, around) in enumerate(line) for loop in around}
     starts = {loop: at for at, (_, around) in reversed(list(enumerate(line))) for loop in around}
-    temporaries = [0] * len(line)
     for at, (step, around) in enumerate(line):
         for name in _used(step):
             if name in first:
@@ -125,13 +127,8 @@ def _live(line: list[tuple[Instruction | Copy, tuple[int, ...]]]) -> int:
                 words[step.target] = max(words.get(step.target, 0), size)
                 first.setdefault(step.target, at)
                 last[step.target] = max(last.get(step.target, at), at)
-            elif step.primitive.in_place == "":
-                temporaries[at] = size
     return max(
-        (
-            temporaries[at] + sum(words[name] for name in first if first[name] <= at <= last[name])
-            for at in range(len(line))
-        ),
+        (sum(words[name] for name in first if first[name] <= at <= last[name]) for at in range(len(line))),
         default=0,
     )
 

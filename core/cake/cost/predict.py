@@ -189,11 +189,11 @@ class _Model:
         counts = loop_counts(self.program, block)
         try:
             try:
-                return whole(run, counts)
+                return whole(run, counts, last=not self.instance.barriers)
             except Stuck:
                 # Roles that fit together in full may not do so when shortened.
                 self.notes.append("no steady state was found; every pass was run")
-                return run(Shortened({}))
+                return run(Shortened({}, last=False))
         except Stuck as stuck:
             raise self.stuck(stuck) from None
 
@@ -240,7 +240,7 @@ class _Model:
             device=self.device.name,
             title=self.instance.title,
             seconds=seconds,
-            low=seconds - slack / (1 + spread),
+            low=max(lowest.seconds, seconds - slack / (1 + spread)),
             high=seconds + slack,
             bound=bound,
             by_unit=dict(sorted(use.items(), key=lambda item: -item[1])),
@@ -300,9 +300,13 @@ class _Model:
         units: dict[int, dict[str, float]] = defaultdict(dict)
         for (unit, line), cycles in cta.units.items():
             units[line][unit] = cycles
+        roles: dict[str, float] = defaultdict(float)
+        for (_, role, _), each in warps.items():
+            roles[role] += sum(each) / len(each) / max(cta.cycles, 1.0)
         out = []
         for place, each in warps.items():
-            share = sum(each) / len(each) / max(cta.cycles, 1.0)
+            # A role's lines take no longer than the CTA: waits vary from pass to pass, their sum does not.
+            share = sum(each) / len(each) / max(cta.cycles, 1.0) / max(1.0, roles[place[1]])
             busy = units.get(place[0], {})
             unit = max(busy, key=lambda name: busy[name]) if busy else ""
             out.append(LineCost(*place, share * body, share, dict(waits[place]), unit))

@@ -18,11 +18,11 @@ from cake.machine.program import Branch, Elected, Loop, Program, Step
 RING = 8
 """Counts that differ by no more belong to one pipeline: the deepest rings have so many stages."""
 
-INNER = (8, 14)
-"""Passes of a loop without loops inside: more than a ring's depth, then a steady stretch."""
+INNER = (7, 11)
+"""Passes of a loop without loops inside: past the depth of most rings, then a steady stretch."""
 
-OUTER = (2, 3)
-"""Passes of a loop around a long loop: the first fills the pipelines, the next overlaps with it."""
+OUTER = (1, 2)
+"""Passes of a loop around a loop: the first fills the pipelines, the second overlaps with its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,16 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A `Trips` that leaves passes out. `keep` maps (depth, count) to the passes that run."""
+    """A `Trips` that leaves passes out. `keep` maps (depth, count) to the passes that run: the `last` ones,
+    which have the tails, or the first, whose slots and parities are those that mbarriers begin with."""
 
     keep: dict[tuple[int, int], int]
+    last: bool
 
     def __call__(self, loop: Loop, start: int, stop: int, step: int) -> range:
         passes = range(start, stop, step)
-        return passes[: self.keep.get((loop.depth, len(passes)), len(passes))]
+        keep = self.keep.get((loop.depth, len(passes)), len(passes))
+        return passes[len(passes) - keep :] if self.last else passes[:keep]
 
 
 def loop_counts(program: Program, block: int) -> dict[tuple[int, int], bool]:
@@ -105,25 +108,38 @@ def cuts(counts: dict[tuple[int, int], bool]) -> tuple[Cut, ...]:
             longest = lengths[0]
             family = [n for n in lengths if longest - n <= RING]
             lengths = lengths[len(family) :]
-            low, high = OUTER if any(counts[depth, n] for n in family) else INNER
+            low, high = _range(depth, any(counts[depth, n] for n in family), counts)
             low, high = low + longest - family[-1], high + longest - family[-1]
             if longest > high:
                 out.append(Cut(depth, longest, low, high))
     return tuple(out)
 
 
-def shortened(chosen: Sequence[Cut], keep: Sequence[int], counts: dict[tuple[int, int], bool]) -> Shortened:
+def _range(depth: int, nested: bool, counts: dict[tuple[int, int], bool]) -> tuple[int, int]:
+    """Low and high passes. Around short loops as many as fill the pipelines that run on over passes."""
+    if not nested:
+        return INNER
+    inner = max((n for d, n in counts if d == depth + 1), default=1)
+    if inner > INNER[1]:
+        return OUTER
+    low = 1 + -(-RING // max(1, inner))
+    return low, low + -(-RING // (2 * max(1, inner)))
+
+
+def shortened(
+    chosen: Sequence[Cut], keep: Sequence[int], counts: dict[tuple[int, int], bool], last: bool
+) -> Shortened:
     """Run the loops of each cut `keep` times; shorter relatives lose as many passes."""
     passes = {}
     for cut, kept in zip(chosen, keep, strict=True):
         for depth, count in counts:
             if depth == cut.depth and 0 <= cut.count - count <= RING:
                 passes[depth, count] = max(0, count - (cut.count - kept))
-    return Shortened(passes)
+    return Shortened(passes, last)
 
 
-def whole(run: Callable[[Shortened], Timeline], counts: dict[tuple[int, int], bool]) -> Timeline:
-    """The timeline of all passes. `run` gives that of a shortened CTA."""
+def whole(run: Callable[[Shortened], Timeline], counts: dict[tuple[int, int], bool], last: bool) -> Timeline:
+    """The timeline of all passes. `run` gives that of a shortened CTA; `last` as for Shortened."""
     chosen = cuts(counts)
     parts = []
     for corner in product((0, 1), repeat=len(chosen)):
@@ -131,7 +147,7 @@ def whole(run: Callable[[Shortened], Timeline], counts: dict[tuple[int, int], bo
         weight = 1.0
         for cut, high in zip(chosen, corner, strict=True):
             weight *= cut.at if high else 1 - cut.at
-        parts.append((weight, run(shortened(chosen, keep, counts))))
+        parts.append((weight, run(shortened(chosen, keep, counts, last))))
     return combined(parts)
 
 
