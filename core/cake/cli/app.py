@@ -22,7 +22,10 @@ from cake.errors import CakeError, ExitCode
 COMMANDS: dict[str, tuple[str, str]] = {
     # command: (module that defines a function of that name, its one line of help)
     "check": ("cake.cli.check", "Judge kernels without a GPU: types, rules, the machine's facts."),
-    "predict": ("cake.cli.predict", "Predict a kernel's time: interval, bound, and what each unit and line costs."),
+    "predict": (
+        "cake.cli.predict",
+        "Predict a kernel's time: interval, bound, and what each unit and line costs.",
+    ),
     "build": ("cake.cli.build", "Compile kernels for each architecture they claim, without a GPU."),
     "run": ("cake.cli.run", "Run a kernel on this host's GPU against its task's float64 oracle."),
     "bench": ("cake.cli.bench", "Time a kernel on this host's GPU, beside torch or another kernel."),
