@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
+from math import prod
 from typing import Any, get_args
 
 from cake.ir import nodes as n
 from cake.ir.evaluate import EvaluationError, evaluate
+from cake.ir.types import DType
 from cake.kinds.tactic import Move, Report
 
 Number = int | float
@@ -154,18 +156,25 @@ def contract_holds(kernel: n.Kernel, dims: Mapping[str, int], **constants: Numbe
 def constant_moves(
     kernel: n.Kernel, names: set[str], report: Report, what: str, wanted: Callable[[n.Constant, Number], bool]
 ) -> Iterator[Move]:
-    """Moves `NAME=value` to the other choices of those constants, near ones first."""
+    """Moves `NAME=value` to the other choices of those constants, near ones first.
+
+    Where shared memory does not take the change, rings get as many stages as it takes: `BN=256,STAGES=3`.
+    """
     found = []
     for constant in kernel.constants:
         if constant.name not in names:
             continue
         for value in constant.choices:
-            holds = contract_holds(kernel, report.dims, **{constant.name: value})
-            if value != constant.default and wanted(constant, value) and holds:
+            if value == constant.default or not wanted(constant, value):
+                continue
+            changes = fitted(kernel, report, {constant.name: value})
+            if changes is not None and contract_holds(kernel, report.dims, **changes):
                 steps = abs(constant.choices.index(value) - _place(constant))
-                found.append((steps, constant.name, value, constant.default))
-    for _, name, value, old in sorted(found, key=lambda item: item[0]):
-        yield Move(f"{name}={value}", f"{what}: {name} from {old} to {value}", {"name": name, "value": value})
+                found.append((steps, changes))
+    for _, changes in sorted(found, key=lambda item: item[0]):
+        key = ",".join(f"{name}={value}" for name, value in changes.items())
+        words = [f"{name} from {kernel.constant(name).default} to {value}" for name, value in changes.items()]
+        yield Move(key, f"{what}: {', '.join(words)}", changes)
 
 
 def _place(constant: n.Constant) -> int:
@@ -173,9 +182,47 @@ def _place(constant: n.Constant) -> int:
     return sum(choice < constant.default for choice in constant.choices)
 
 
-def apply_constant(kernel: n.Kernel, move: Move) -> n.Kernel:
-    """What a move of `constant_moves` does."""
-    name, value = move.parameters["name"], move.parameters["value"]
-    assert isinstance(name, str)
-    assert not isinstance(value, str)
-    return with_constant(kernel, name, value)
+def apply_constants(kernel: n.Kernel, move: Move) -> n.Kernel:
+    """What a move of `constant_moves` does: each parameter is a constant's new default."""
+    for name, value in move.parameters.items():
+        assert not isinstance(value, str)
+        kernel = with_constant(kernel, name, value)
+    return kernel
+
+
+# --- shared memory ----------------------------------------------------------------------------------------
+
+SHARED_LIMITS = {80: 163, 89: 99, 90: 227, 100: 227, 120: 99}
+"""KiB of shared memory a CTA may take, by compute capability (CUDA C++ Programming Guide)."""
+
+
+def fitted(kernel: n.Kernel, report: Report, changes: Mapping[str, Number]) -> dict[str, Number] | None:
+    """`changes`, with rings of fewer stages where they must be; None where nothing fits."""
+    limit = SHARED_LIMITS.get(int(report.arch.removeprefix("sm_").rstrip("a")), 0) * 1024
+    taken_now = shared_bytes(kernel, report.dims, changes)
+    if taken_now is None or taken_now <= limit:
+        return dict(changes)
+    for name in sorted(ring_constants(kernel) - set(changes)):
+        ring = kernel.constant(name)
+        for stages in sorted((c for c in ring.choices if c < ring.default), reverse=True):
+            less = {**changes, name: stages}
+            if (shared_bytes(kernel, report.dims, less) or 0) <= limit:
+                return less
+    return None
+
+
+def shared_bytes(kernel: n.Kernel, dims: Mapping[str, int], changes: Mapping[str, Number]) -> int | None:
+    """About what the CTA's buffers take, each aligned to 1024 bytes; None where that depends on more."""
+    env: dict[str, Number] = {c.name: c.default for c in kernel.constants} | dict(changes) | dict(dims)
+    total = 1024
+    for stmt in kernel.body:
+        try:
+            if isinstance(stmt, n.Assign) and len(stmt.targets) == 1:
+                env[stmt.targets[0]] = evaluate(stmt.value, env)
+            elif isinstance(stmt, n.Shared):
+                size = DType(stmt.dtype).bytes * prod(evaluate(axis, env) for axis in stmt.shape)
+                total += -(-size // 1024) * 1024
+        except EvaluationError:
+            if isinstance(stmt, n.Shared):
+                return None
+    return total

@@ -9,7 +9,7 @@ Mechanism:
     microsecond, is hidden when (s - 1) stages take longer than that to use.
 Boundary:
     Each stage costs shared memory, at once and on all SMs: past the latency it hides nothing, and fewer CTAs
-    fit. The refusal is of capacity and comes before any GPU is used.
+    fit. Depths that one CTA's shared memory does not hold are not offered.
 Verify:
     Time spent at the wait for a full stage falls to nothing; beyond that depth the time stays.
 """
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from cake.ir.nodes import Kernel
 from cake.kinds.tactic import Move, Refuses, Report, Rewrites, Tactic
 from cake_plugins.tactics._kernels import RING, ROLES, ROWS, edited
-from cake_plugins.tactics._rewrite import apply_constant, constant_moves, ring_constants
+from cake_plugins.tactics._rewrite import apply_constants, constant_moves, ring_constants
 
 
 class DeepenRing(Tactic):
@@ -55,4 +55,4 @@ class DeepenRing(Tactic):
         )
 
     def apply(self, kernel: Kernel, move: Move) -> Kernel:
-        return apply_constant(kernel, move)
+        return apply_constants(kernel, move)

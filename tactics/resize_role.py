@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from cake.ir.nodes import Kernel
 from cake.kinds.tactic import Move, Refuses, Report, Rewrites, Tactic
 from cake_plugins.tactics._kernels import RING, ROLES, ROWS, edited
-from cake_plugins.tactics._rewrite import apply_constant, constant_moves, role_constants
+from cake_plugins.tactics._rewrite import apply_constants, constant_moves, role_constants
 
 
 class ResizeRole(Tactic):
@@ -56,4 +56,4 @@ class ResizeRole(Tactic):
         )
 
     def apply(self, kernel: Kernel, move: Move) -> Kernel:
-        return apply_constant(kernel, move)
+        return apply_constants(kernel, move)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from cake.ir.nodes import Kernel
 from cake.kinds.tactic import Move, Refuses, Report, Rewrites, Tactic
 from cake_plugins.tactics._kernels import ROLES, ROWS, edited
-from cake_plugins.tactics._rewrite import apply_constant, constant_moves, vector_constants
+from cake_plugins.tactics._rewrite import apply_constants, constant_moves, vector_constants
 
 
 class WidenAccesses(Tactic):
@@ -48,4 +48,4 @@ class WidenAccesses(Tactic):
         )
 
     def apply(self, kernel: Kernel, move: Move) -> Kernel:
-        return apply_constant(kernel, move)
+        return apply_constants(kernel, move)

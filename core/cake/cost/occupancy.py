@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cake.diagnostics import KernelErrors, error
 from cake.ir import nodes as n
-from cake.ir.instance import Instance
+from cake.ir.instance import SWIZZLE_ALIGNMENT, Instance
 from cake.ir.types import FragmentType
 from cake.kinds.device import Device
 from cake.machine.effects import SetRegisters
@@ -34,8 +34,9 @@ class Occupancy:
 
 def occupancy(instance: Instance, device: Device, program: Program, registers: int | None) -> Occupancy:
     """Raises KernelErrors (`cost/does-not-fit`) where not even one CTA fits."""
-    if instance.shared_bytes > device.shared_per_block:
-        _refuse(instance, f"{instance.shared_bytes} bytes of shared memory", device.shared_per_block, device)
+    shared = instance.shared_bytes + (SWIZZLE_ALIGNMENT if _swizzled(instance) else 0)
+    if shared > device.shared_per_block:
+        _refuse(instance, f"{shared} bytes of shared memory", device.shared_per_block, device)
     if instance.threads > device.threads_per_sm:
         _refuse(instance, f"{instance.threads} threads", device.threads_per_sm, device)
     estimated = registers is None
@@ -45,7 +46,7 @@ def occupancy(instance: Instance, device: Device, program: Program, registers: i
     room = {
         "blocks": device.blocks_per_sm,
         "threads": device.threads_per_sm // instance.threads,
-        "shared": device.shared_per_sm // (instance.shared_bytes + device.shared_reserved),
+        "shared": device.shared_per_sm // (shared + device.shared_reserved),
         "registers": device.registers_per_sm // (a_warp * instance.warps),
         "grid": -(-instance.blocks // device.sms),
     }
@@ -53,6 +54,11 @@ def occupancy(instance: Instance, device: Device, program: Program, registers: i
     # An estimate refuses nothing: the compiler spills.
     blocks = max(1, room[limit])
     return Occupancy(blocks, blocks * instance.warps, limit, registers, estimated)
+
+
+def _swizzled(instance: Instance) -> bool:
+    """Whether the CTA asks for slack, to begin where swizzle patterns do."""
+    return any(buffer.swizzle for buffer in instance.buffers.values())
 
 
 def _refuse(instance: Instance, what: str, most: int, device: Device) -> None:
