@@ -183,13 +183,20 @@ class _Model:
         share = self.parameters("l2.bandwidth") / self.hz / self.active
         l2_bytes = min(share, self.parameters("l2.sm_bytes"))
 
+        strange: set[tuple[int, int]] = set()
+
         def run(trips: Shortened) -> Timeline:
-            return Clock(self.instance, self.program, self.costs, l2_bytes, block, trips).run()
+            timeline = Clock(self.instance, self.program, self.costs, l2_bytes, block, trips).run()
+            strange.update(trips.strange)
+            return timeline
 
         counts = loop_counts(self.program, block)
         try:
             try:
-                return whole(run, counts, last=not self.instance.barriers)
+                timeline = whole(run, counts, last=not self.instance.barriers)
+                if strange:
+                    self.notes.append("a loop's count changes from pass to pass; the passes run stand for all")
+                return timeline
             except Stuck:
                 # Roles that fit together in full may not do so when shortened.
                 self.notes.append("no steady state was found; every pass was run")
@@ -207,53 +214,65 @@ class _Model:
 
     def prediction(self) -> Prediction:
         cta = self.timeline()
-        blocks, n = self.instance.blocks, ceil(self.instance.blocks / self.device.sms)
+        n = ceil(self.instance.blocks / self.device.sms)
         resident = min(self.occupancy.blocks, n)
-        average = self.wave.balance if blocks <= len(self.wave.trips) else 1.0
-        asked = {name: amount * blocks * average for name, amount in cta.tensors.items()}
-        usable = self.device.l2_bytes * self.parameters("l2.usable")
-        hbm_bytes = from_memory(self.instance, asked, self.wave, usable)
-        l2_bytes = sum(asked.values())
-
-        latency = cta.cycles + self.parameters("cta.latency")
-        per_cta = self.busy(cta, resident)
+        hbm_bytes, l2_bytes = self.moved(cta)
         chip = {
             "hbm": hbm_bytes / self.parameters("hbm.bandwidth"),
             "l2": l2_bytes / self.parameters("l2.bandwidth"),
         }
-        most = max([*per_cta.values(), max(chip.values()) * self.hz / n * self.active / self.device.sms])
-        pipeline = max(ceil(n / resident) * latency, latency + (n - 1) * most) / self.hz
-        body = max(pipeline, *chip.values())
-        seconds = body + self.parameters("launch.time")
+        units = self.busy(cta, resident)
+        body = self.body(cta, n, resident, units, chip)
+        launch = self.parameters("launch.time")
 
-        use = {unit: min(1.0, cycles * n / self.hz / body) for unit, cycles in per_cta.items()}
+        use = {unit: min(1.0, cycles * n / self.hz / body) for unit, cycles in units.items()}
         use |= {name: min(1.0, time / body) for name, time in chip.items()}
         spread = self.spread(use)
-        launch = self.parameters("launch.time")
         slack = body * spread + launch * self.parameters.spread(["launch.time"])
         bound = self.bound(use, body, launch)
-        waves = blocks / (self.device.sms * self.occupancy.blocks)
+        waves = self.instance.blocks / (self.device.sms * self.occupancy.blocks)
         memory = sum(b.bytes for b in self.instance.buffers.values() if b.space == "global")
-        account = Account(cta, use, hbm_bytes, memory, waves, n, average, self.occupancy, bound)
-        lowest = floor(self.registry, self.device.name, bytes=memory, flops=self.flops)
+        lowest = floor(self.registry, self.device.name, bytes=memory, flops=self.flops).seconds
+        account = Account(cta, use, hbm_bytes, memory, waves, self.balance, self.occupancy, bound)
         return Prediction(
             device=self.device.name,
             title=self.instance.title,
-            seconds=seconds,
-            low=max(lowest.seconds, seconds - slack / (1 + spread)),
-            high=seconds + slack,
+            seconds=body + launch,
+            low=max(lowest, body + launch - slack / (1 + spread)),
+            high=body + launch + slack,
             bound=bound,
             by_unit=dict(sorted(use.items(), key=lambda item: -item[1])),
             by_line=self.lines(cta, body),
             symptoms=symptoms_of(account),
             waves=waves,
             occupancy=self.occupancy,
-            floor_seconds=lowest.seconds,
+            floor_seconds=lowest,
             hbm_bytes=hbm_bytes,
             l2_bytes=l2_bytes,
             notes=tuple(self.notes),
             provenance=self.parameters.provenance,
         )
+
+    @property
+    def balance(self) -> float:
+        """Mean over most work of the CTAs, where all of them were looked at."""
+        return self.wave.balance if self.instance.blocks <= len(self.wave.trips) else 1.0
+
+    def moved(self, cta: Timeline) -> tuple[float, float]:
+        """Bytes of one launch through device memory and through L2."""
+        scale = self.instance.blocks * self.balance
+        asked = {name: amount * scale for name, amount in cta.tensors.items()}
+        usable = self.device.l2_bytes * self.parameters("l2.usable")
+        return from_memory(self.instance, asked, self.wave, usable), sum(asked.values())
+
+    def body(
+        self, cta: Timeline, n: int, resident: int, units: Mapping[str, float], chip: Mapping[str, float]
+    ) -> float:
+        """Seconds without the launch: `n` CTAs on the fullest SM, and the chip's bandwidths."""
+        latency = cta.cycles + self.parameters("cta.latency")
+        most = max([*units.values(), max(chip.values()) * self.hz / n])
+        pipeline = max(ceil(n / resident) * latency, latency + (n - 1) * most) / self.hz
+        return max(pipeline, *chip.values())
 
     def busy(self, cta: Timeline, resident: int) -> dict[str, float]:
         """Cycles that each unit of the SM takes for one CTA among `resident` ones.

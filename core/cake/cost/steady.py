@@ -9,7 +9,7 @@ alike: counts that differ by less than a ring's depth lose the same number of pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import product
 
 from cake.cost.clock import Timeline
@@ -20,6 +20,9 @@ RING = 8
 
 INNER = (7, 11)
 """Passes of a loop without loops inside: past the depth of most rings, then a steady stretch."""
+
+MOST_CUTS = 3
+"""Each doubles the runs; of more different loops the shorter ones run in full."""
 
 OUTER = (1, 2)
 """Passes of a loop around a loop: the first fills the pipelines, the second overlaps with its end."""
@@ -62,10 +65,16 @@ class Shortened:
 
     keep: dict[tuple[int, int], int]
     last: bool
+    known: frozenset[tuple[int, int]] = frozenset()
+    strange: set[tuple[int, int]] = field(default_factory=set)
+    """(depth, count) met that are not `known`: loops whose count changes from pass to pass."""
 
     def __call__(self, loop: Loop, start: int, stop: int, step: int) -> range:
         passes = range(start, stop, step)
-        keep = self.keep.get((loop.depth, len(passes)), len(passes))
+        name = (loop.depth, len(passes))
+        if name not in self.known:
+            self.strange.add(name)
+        keep = self.keep.get(name, len(passes))
         return passes[len(passes) - keep :] if self.last else passes[:keep]
 
 
@@ -112,7 +121,7 @@ def cuts(counts: dict[tuple[int, int], bool]) -> tuple[Cut, ...]:
             low, high = low + longest - family[-1], high + longest - family[-1]
             if longest > high:
                 out.append(Cut(depth, longest, low, high))
-    return tuple(out)
+    return tuple(sorted(out, key=lambda cut: -cut.count)[:MOST_CUTS])
 
 
 def _range(depth: int, nested: bool, counts: dict[tuple[int, int], bool]) -> tuple[int, int]:
@@ -135,7 +144,7 @@ def shortened(
         for depth, count in counts:
             if depth == cut.depth and 0 <= cut.count - count <= RING:
                 passes[depth, count] = max(0, count - (cut.count - kept))
-    return Shortened(passes, last)
+    return Shortened(passes, last, frozenset(counts))
 
 
 def whole(run: Callable[[Shortened], Timeline], counts: dict[tuple[int, int], bool], last: bool) -> Timeline:
@@ -156,15 +165,15 @@ def combined(parts: Sequence[tuple[float, Timeline]]) -> Timeline:
     out = Timeline()
     for weight, timeline in parts:
         out.cycles += weight * timeline.cycles
-        for field in fields(Timeline):
-            if field.name == "cycles":
+        for part in fields(Timeline):
+            if part.name == "cycles":
                 continue
-            sums = getattr(out, field.name)
-            for key, value in getattr(timeline, field.name).items():
+            sums = getattr(out, part.name)
+            for key, value in getattr(timeline, part.name).items():
                 sums[key] += weight * value
-    for field in fields(Timeline):
-        if field.name != "cycles":
-            values = getattr(out, field.name)
+    for part in fields(Timeline):
+        if part.name != "cycles":
+            values = getattr(out, part.name)
             for key in values:
                 values[key] = max(0.0, values[key])
     return out

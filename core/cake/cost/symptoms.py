@@ -14,14 +14,13 @@ from cake.kinds.tactic import Symptom
 @dataclass(frozen=True, slots=True)
 class Account:
     """What symptoms are read from. `use`: busy share per unit; `hbm_bytes` moved and `tensor_bytes` that
-    exist; `per_sm` CTAs on the fullest SM; `balance`: mean over most passes of persistent CTAs."""
+    exist; `balance`: mean over most passes of persistent CTAs."""
 
     cta: Timeline
     use: Mapping[str, float]
     hbm_bytes: float
     tensor_bytes: float
     waves: float
-    per_sm: int
     balance: float
     occupancy: Occupancy
     bound: str
