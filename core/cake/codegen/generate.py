@@ -1,33 +1,32 @@
 """IR -> CUDA C++: one `__global__` function per kernel instance, readable, with `#line` back to the text.
 
-Dims and constants are literals of the instance. Control flow, roles and index arithmetic are written here;
-every instruction is written by its primitive.
+Dims, constants and names known at launch are `constexpr`. Control flow, roles and index arithmetic are
+written here; every instruction is written by its primitive.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
+from cake.codegen.expressions import MULTIPLICATIVE, SHIFT, UNARY, Scalars, group, integer
 from cake.codegen.pieces import number
 from cake.codegen.plan import LaunchPlan, PointerParam, TensorMapParam, TensorSpec
-from cake.codegen.writer import ELEMENT, Writer
+from cake.codegen.ranges import Ranges, fits_int
+from cake.codegen.writer import ELEMENT, Writer, c_name, times
 from cake.ir import nodes as n
 from cake.ir.instance import Instance, RoleInfo
-from cake.ir.types import BarrierType, Buffer, DTypeType, FragmentType, RegionType, ScalarType
+from cake.ir.types import FLOAT, INT, BarrierType, DTypeType, FragmentType, RegionType
 from cake.kinds.primitive import Lowering, Operand, Registers, Window
 
 BUILTINS = {
     "block": "cake_block",
-    "blocks": "static_cast<int>(gridDim.x)",
+    "blocks": "cake_blocks",
     "warp": "cake_rank",
-    "warpgroup": "(cake_rank / 4)",
+    "warpgroup": "cake_rank / 4",
 }
-_RESERVED_WORDS = """alignas asm auto bool break case catch char class const continue default delete do double
-else enum extern float for goto if inline int long namespace new operator private public register return short
-signed sizeof static struct switch template this throw try typedef union unsigned using virtual void volatile
-while"""
-RESERVED = frozenset(_RESERVED_WORDS.split())
 MAP_TYPE = "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };"
 
 
@@ -50,6 +49,8 @@ class Generated:
             if line.startswith("#line"):
                 counted = int(line.split()[1])
                 continue
+            if line == "}":
+                counted = 0
             if counted:
                 if counted != shown and counted <= len(lines):
                     pad = " " * (len(line) - len(line.lstrip()))
@@ -71,31 +72,39 @@ class _Generator:
         self.scopes: list[dict[str, str | Registers]] = [{}]
         self.elected = ""
         self.role: RoleInfo | None = None
+        self.enter(None)
+
+    def enter(self, role: RoleInfo | None) -> None:
+        """What follows is executed by `role`, or by the whole CTA."""
+        self.role = role
+        self.ranges = Ranges(self.instance, role)
+        self.scalars = Scalars(self.scalar_of_name, self.ranges, self.instance.type_of)
 
     def run(self) -> Generated:
         instance, out = self.instance, self.out
-        first = True
-        for stmt in instance.kernel.body:
-            if isinstance(stmt, n.Role):
-                self.place_role(stmt, first)
-                first = False
-            else:
-                self.stmt(stmt)
-        entry = f"cake_{instance.kernel.name}"
+        body = instance.kernel.body
+        roles = [stmt for stmt in body if isinstance(stmt, n.Role)]
+        before = body.index(roles[0])
+        self.block(body[:before])
+        for role in roles:
+            self.place_role(role, first=role is roles[0])
+        # What stands between or behind roles is executed by all warps after their roles, as on the machine.
+        self.block(tuple(stmt for stmt in body[before:] if not isinstance(stmt, n.Role)))
+        entry = f"{instance.kernel.name}_kernel"
         plan = self.plan(entry)
         head = [f"// {instance.title} for {instance.arch}", ""]
         if out.maps:
             head += [MAP_TYPE, ""]
         for text in out.helpers.values():
             head += [text, ""]
-        body = [*self.signature(entry, plan), *self.prologue(), *out.lines, "}", ""]
-        return Generated("\n".join([*head, *body]), entry, plan, instance.kernel)
+        lines = [*self.signature(entry, plan), *self.prologue(), *out.lines, "}", ""]
+        return Generated("\n".join([*head, *lines]), entry, plan, instance.kernel)
 
     # --- the frame ----------------------------------------------------------------------------------------
 
     def plan(self, entry: str) -> LaunchPlan:
         instance, out = self.instance, self.out
-        pointers = [PointerParam(p.name) for p in instance.kernel.params if _name(p.name) in out.pointers]
+        pointers = [PointerParam(p.name) for p in instance.kernel.params if c_name(p.name) in out.pointers]
         params: tuple[PointerParam | TensorMapParam, ...] = (*pointers, *out.maps.values())
         tensors = {
             p.name: TensorSpec(p.dtype, instance.buffers[p.name].shape, "out" if p.output else "in")
@@ -126,13 +135,15 @@ class _Generator:
             if isinstance(param, PointerParam):
                 spec = plan.tensors[param.tensor]
                 const = "" if spec.access == "out" else "const "
-                words.append(f"{const}{ELEMENT[spec.dtype]}* __restrict__ {_name(param.tensor)}")
+                words.append(f"{const}{ELEMENT[spec.dtype]}* __restrict__ {c_name(param.tensor)}")
         words += [f"const __grid_constant__ CUtensorMap {name}" for name in self.out.maps]
         bounds = f"__launch_bounds__({self.instance.threads}, 1)"
-        return [f'extern "C" __global__ void {bounds}', f"{entry}({', '.join(words)}) {{"]
+        head = [f'extern "C" __global__ void {bounds}', f"{entry}("]
+        return [*head, ",\n".join(f"    {word}" for word in words) + ") {"]
 
     def prologue(self) -> list[str]:
-        lines = []
+        words = set(re.findall(r"\w+", "\n".join(self.out.lines)))
+        lines = self.constants(words)
         if self.instance.shared_bytes:
             base = "static_cast<unsigned>(__cvta_generic_to_shared(cake_shared))"
             if self.swizzled():
@@ -147,7 +158,24 @@ class _Generator:
             "[[maybe_unused]] const int cake_warp =",
             "    __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);",
         ]
+        if "cake_blocks" in words:
+            lines.append("const int cake_blocks = static_cast<int>(gridDim.x);")
+        for name, offset in sorted(self.out.placed.items(), key=lambda item: item[1]):
+            lines.append(f"const unsigned {name} = cake_base{f' + {offset}' if offset else ''};")
         return ["    " + line for line in lines]
+
+    def constants(self, words: set[str]) -> list[str]:
+        """The launch-time names that the body uses."""
+        lines = []
+        for name, value in self.instance.values.items():
+            if c_name(name) not in words:
+                continue
+            if isinstance(value, float):
+                lines.append(f"constexpr float {c_name(name)} = {number(value)};")
+            else:
+                ctype = "int" if fits_int((value, value)) else "long long"
+                lines.append(f"constexpr {ctype} {c_name(name)} = {integer(value)};")
+        return lines
 
     def place_role(self, role: n.Role, first: bool) -> None:
         """One branch of a single if/else chain: setmaxnreg takes effect only so."""
@@ -165,11 +193,11 @@ class _Generator:
         shift = f" - {info.first_warp}" if info.first_warp else ""
         out.line(f"[[maybe_unused]] const int cake_rank = cake_warp{shift};")
         out.line("[[maybe_unused]] const int cake_thread = cake_rank * 32 + cake_lane;")
-        self.role = info
+        self.enter(info)
         self.scopes.append({})
         self.block(role.body)
         self.scopes.pop()
-        self.role = None
+        self.enter(None)
         if len(self.instance.roles) == 1 or last == self.instance.warps:
             out.line("}")
 
@@ -224,40 +252,78 @@ class _Generator:
         self.out.line("__syncwarp();")
 
     def loop(self, stmt: n.For) -> None:
-        start, stop, step = (self.scalar(e) for e in (stmt.start, stmt.stop, stmt.step))
-        name = _name(stmt.variable)
+        """Bounds that the body changes are kept as they are at its start, as the kernel's text means."""
+        changed = {t for s in n.walk(stmt.body) if isinstance(s, n.Assign) for t in s.targets}
+        start, stop, step = (
+            self.scalar(stmt.start),
+            self.bound(stmt.stop, changed),
+            self.bound(stmt.step, changed),
+        )
+        name = c_name(stmt.variable)
+        low, high = self.ranges.of(stmt.step)
+        test = f"{name} < {group(stop, SHIFT)}"
+        if high < 0:
+            test = f"{name} > {group(stop, SHIFT)}"
+        elif low <= 0:
+            test = f"({step} > 0 ? {name} < {stop} : {name} > {stop})"
+        spans = [self.ranges.of(e) for e in (stmt.start, stmt.stop, stmt.step)]
+        # The last step leads past the end: it must fit, too.
+        ahead = (spans[0][0] + spans[2][0], spans[1][1] + spans[2][1])
+        ctype = "int" if all(map(fits_int, [*spans, ahead])) else "long long"
         if stmt.unroll:
             self.out.line("#pragma unroll")
         advance = f"++{name}" if step == "1" else f"{name} += {step}"
-        self.out.line(f"for (int {name} = {start}; {name} < {stop}; {advance}) {{")
+        self.out.line(f"for ({ctype} {name} = {start}; {test}; {advance}) {{")
         self.scopes.append({stmt.variable: name})
         self.block(stmt.body)
         self.scopes.pop()
         self.out.line("}")
 
+    def bound(self, expr: n.Expr, changed: set[str]) -> str:
+        text = self.scalar(expr)
+        if not changed & {e.id for e in n.walk_expr(expr) if isinstance(e, n.Name)}:
+            return text
+        name = self.out.unique("cake_bound")
+        self.out.line(f"const {self.ctype(expr)} {name} = {text};")
+        return name
+
+    def ctype(self, expr: n.Expr) -> str:
+        kind = self.instance.type_of(expr)
+        if kind == INT:
+            return "long long" if self.scalars.wide(expr) else "int"
+        return "float" if kind == FLOAT else "bool"
+
     def assign(self, targets: tuple[str, ...], value: n.Expr) -> None:
         if len(targets) == 2:
             assert isinstance(value, n.Call)
-            j, count = (self.scalar(e) for e in value.args)
-            self.scalar_name(targets[0], f"{j} % {count}")
-            self.scalar_name(targets[1], f"{j} / {count} & 1")
+            self.ring(targets, *value.args)
         elif isinstance(self.instance.types.get(id(value)), FragmentType):
             self.fragment(targets[0], value)
         elif targets[0] not in self.instance.values:
-            self.scalar_name(targets[0], self.scalar(value), self.instance.types.get(id(value)))
+            self.scalar_name(targets[0], self.scalar(value), self.ctype(value))
 
-    def scalar_name(self, target: str, text: str, kind: Any = None) -> None:
+    def ring(self, targets: tuple[str, ...], position: n.Expr, count: n.Expr) -> None:
+        """`s, parity = ring(j, n)`. Where j or n names the first target, they are read before."""
+        j, length = (group(self.scalar(e), MULTIPLICATIVE) for e in (position, count))
+        names = {e.id for arg in (position, count) for e in n.walk_expr(arg) if isinstance(e, n.Name)}
+        length = group(length, UNARY)
+        second = f"{j} / {length} & 1"
+        if targets[0] in names:
+            kept = self.out.unique("cake_parity")
+            self.out.line(f"const int {kept} = {second};")
+            second = kept
+        self.scalar_name(targets[0], f"{j} % {length}", "int")
+        self.scalar_name(targets[1], second, "int")
+
+    def scalar_name(self, target: str, text: str, ctype: str) -> None:
         known = self.find(target)
         if known is not None:
             self.out.line(f"{known} = {text};")
             return
-        ctype = (
-            {"float": "float", "bool": "bool"}.get(kind.kind, "int")
-            if isinstance(kind, ScalarType)
-            else "int"
-        )
-        self.scopes[-1][target] = _name(target)
-        self.out.line(f"{ctype} {_name(target)} = {text};")
+        if ctype == "int" and not fits_int(self.ranges.known.get(target, (0, 0))):
+            ctype = "long long"
+        self.scopes[-1][target] = c_name(target)
+        self.out.line(f"{ctype} {c_name(target)} = {text};")
 
     def fragment(self, target: str, value: n.Expr) -> None:
         """A fragment gets its name: its own registers at first, a copy into them afterwards."""
@@ -271,7 +337,7 @@ class _Generator:
             self.call(value, None)
             return
         elif known is None:
-            registers = self.out.declare(_name(target), kind)
+            registers = self.out.declare(c_name(target), kind)
             self.scopes[-1][target] = registers
             self.call(value, registers)
             return
@@ -279,7 +345,7 @@ class _Generator:
             source = self.out.temporary(kind)
             self.call(value, source)
         if known is None:
-            known = self.out.declare(_name(target), kind)
+            known = self.out.declare(c_name(target), kind)
             self.scopes[-1][target] = known
         assert isinstance(known, Registers)
         self.out.line("#pragma unroll")
@@ -295,39 +361,8 @@ class _Generator:
     # --- expressions --------------------------------------------------------------------------------------
 
     def scalar(self, expr: n.Expr) -> str:
-        """C++ text of a scalar expression; dims, constants and launch-time names become literals."""
-        match expr:
-            case n.Int(value=value):
-                return _integer(value)
-            case n.Float(value=value):
-                return number(value)
-            case n.Name(id=name):
-                return self.scalar_of_name(name)
-            case n.Unary(op=op, operand=operand):
-                return f"{'-' if op == '-' else '!'}{self.grouped(operand)}"
-            case n.Binary(op=op, left=left, right=right):
-                return self.arithmetic(expr, op, left, right)
-            case n.Compare(op=op, left=left, right=right):
-                return f"{self.grouped(left)} {op} {self.grouped(right)}"
-            case n.Logic(op=op, left=left, right=right):
-                return f"{self.grouped(left)} {'&&' if op == 'and' else '||'} {self.grouped(right)}"
-            case n.Select(condition=condition, then=then, otherwise=otherwise):
-                return f"{self.grouped(condition)} ? {self.grouped(then)} : {self.grouped(otherwise)}"
-            case n.Call(name="ceil_div", args=(a, b)):
-                top, bottom = self.grouped(a), self.grouped(b)
-                return f"({top} + {bottom} - 1) / {bottom}"
-            case n.Call(name="min" | "max" as name, args=(a, b)):
-                return f"{name}({self.scalar(a)}, {self.scalar(b)})"
-        raise AssertionError(f"not a scalar: {expr!r}")
-
-    def arithmetic(self, expr: n.Expr, op: str, left: n.Expr, right: n.Expr) -> str:
-        if op == "/":
-            return f"static_cast<float>({self.scalar(left)}) / static_cast<float>({self.scalar(right)})"
-        return f"{self.grouped(left)} {'/' if op == '//' else op} {self.grouped(right)}"
-
-    def grouped(self, expr: n.Expr) -> str:
-        text = self.scalar(expr)
-        return f"({text})" if " " in text and not isinstance(expr, n.Name) else text
+        """C++ text of a scalar expression."""
+        return self.scalars.text(expr)
 
     def scalar_of_name(self, name: str) -> str:
         known = self.find(name)
@@ -336,7 +371,12 @@ class _Generator:
         if name in BUILTINS:
             return BUILTINS[name]
         value = self.instance.values[name]
-        return _integer(value) if isinstance(value, int) else number(value)
+        if isinstance(value, float) and not isfinite(value):
+            return number(value)
+        text = c_name(name)
+        if not isinstance(value, float):
+            self.out.constexprs[text] = int(value)
+        return text
 
     def call(self, expr: n.Expr, result: Registers | None) -> None:
         """Emit a primitive: its nested calls first, each into temporaries."""
@@ -387,32 +427,16 @@ class _Generator:
         for axis in range(len(buffer.shape)):
             item = items[axis] if axis < len(items) else n.Range(None, None)
             start = item.start if isinstance(item, n.Range) else item
-            origin.append("0" if start is None else self.grouped(start))
-        named = Buffer(
-            _name(buffer.name),
-            buffer.space,
-            buffer.dtype,
-            buffer.shape,
-            buffer.output,
-            buffer.swizzle,
-            buffer.offset,
-        )
-        return Window(named, tuple(origin), kind.window, kind.shape)
+            text = "0" if start is None else self.scalar(start)
+            if start is not None:
+                self.out.origins[text] = self.ranges.of(start)
+            origin.append(text)
+        return Window(replace(buffer, name=c_name(buffer.name)), tuple(origin), kind.window, kind.shape)
 
     def barrier(self, expr: n.Expr, kind: BarrierType) -> str | tuple[str, int]:
-        first = f"cake_base + {kind.offset}"
+        first = self.out.base(c_name(kind.name), kind.offset)
         if isinstance(expr, n.Index):
             item = expr.items[0]
             assert not isinstance(item, n.Range)
-            return f"{first} + 8 * {self.grouped(item)}"
+            return f"{first} + {times(self.scalar(item), 8)}"
         return first if kind.indexed else (first, kind.count)
-
-
-def _name(name: str) -> str:
-    """An author's name in C++. Names that end in `_` belong to primitives, `cake_` to the frame."""
-    taken = name in RESERVED or name.startswith("cake_") or name.endswith("_")
-    return f"{name}_x" if taken else name
-
-
-def _integer(value: int) -> str:
-    return str(value) if -(2**31) < value < 2**31 else f"{value}LL"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cake.codegen.expressions import ADDITIVE, MULTIPLICATIVE, group, level, summands, total
 from cake.codegen.pieces import ctype, packing
 from cake.codegen.plan import TensorMapParam
+from cake.codegen.ranges import ANY, Range
 from cake.ir.instance import Instance
 from cake.ir.types import Buffer, FragmentType
 from cake.kinds.primitive import Registers, Window
@@ -31,6 +33,9 @@ class Writer:
         self.helpers: dict[str, str] = {}
         self.maps: dict[str, TensorMapParam] = {}
         self.pointers: set[str] = set()
+        self.placed: dict[str, int] = {}
+        self.origins: dict[str, Range] = {}
+        self.constexprs: dict[str, int] = {}
         self.notes: list[dict[str, list[Registers]]] = [{}]
         self.homes: dict[str, dict[str, list[Registers]]] = {}
         self.depth = 1
@@ -119,36 +124,93 @@ class Writer:
     # --- addresses ----------------------------------------------------------------------------------------
 
     def shared_address(self, window: Window, index: Sequence[str]) -> str:
-        """Shared address of an element, the swizzle applied to its byte offset in the buffer."""
+        """Shared address of an element. The swizzle xors bits 4 to 6 of the byte offset in the buffer with
+        bits 7 to 9. Terms that are multiples of its period (8 spans) pass through unchanged and stay
+        outside, so that a ring's slot costs one addition and the rest is computed once before the loop.
+        """
         buffer = window.buffer
-        offset = _linear(window, index)
-        size = buffer.dtype.bytes
-        scaled = f"{_group(offset)} * {size}" if size > 1 and offset != "0" else offset
-        if not buffer.swizzle:
-            return f"cake_base + {buffer.offset} + static_cast<unsigned>({scaled})"
-        swizzle = self.helper(
-            f"cake_swizzle_{buffer.swizzle}",
-            f"__device__ __forceinline__ unsigned cake_swizzle_{buffer.swizzle}(unsigned offset) {{\n"
-            f"    return offset ^ ((offset >> 7 & {buffer.swizzle // 16 - 1}) << 4);\n}}",
+        period = 8 * buffer.swizzle
+        base = self.base(buffer.name, buffer.offset)
+        outer: list[str] = []
+        inner: list[str] = []
+        stride = buffer.dtype.bytes
+        for axis in reversed(range(len(index))):
+            rest: list[str] = []
+            for term in (*summands(window.origin[axis]), *summands(index[axis])):
+                word, factor = self.factored(term)
+                if period and factor * stride % period:
+                    rest.append(term)
+                else:
+                    outer.insert(0, times(word, factor * stride))
+            if rest:
+                inner.insert(0, times(total(rest), stride))
+            stride *= buffer.shape[axis]
+        words = [base, *outer]
+        if inner:
+            words.append(f"{self.swizzle(buffer.swizzle)}({total(inner)})")
+        return " + ".join(w for w in words if w != "0")
+
+    def swizzle(self, span: int) -> str:
+        """Name of the device function that places a byte offset under a swizzle of `span` bytes."""
+        name = f"cake_swizzle_{span}"
+        return self.helper(
+            name,
+            f"__device__ __forceinline__ unsigned {name}(unsigned offset) {{\n"
+            f"    return offset ^ ((offset >> 7 & {span // 16 - 1}) << 4);\n}}",
         )
-        return f"cake_base + {buffer.offset} + {swizzle}(static_cast<unsigned>({scaled}))"
+
+    def factored(self, term: str) -> tuple[str, int]:
+        """A term as a text and the literal it is multiplied with, at least 1."""
+        if term.isdigit():
+            return "1", int(term)
+        word, _, last = term.rpartition(" * ")
+        value = int(last) if last.isdigit() else self.constexprs.get(last, 0)
+        if word and value > 0 and level(word) >= MULTIPLICATIVE and level(term) == MULTIPLICATIVE:
+            return word, int(value)
+        return term, 1
+
+    def base(self, name: str, offset: int) -> str:
+        """The C++ name of the shared address of a buffer or an array of mbarriers."""
+        self.placed[name] = offset
+        return name
 
     def global_index(self, window: Window, index: Sequence[str]) -> str:
-        """Element index in a global tensor, in 64 bits."""
+        """Element index in a global tensor, Horner's way; in 64 bits where the window may need them."""
         self.pointers.add(window.buffer.name)
-        return _linear(window, index, wide=True)
+        text, narrow = "0", self.reaches(window) < 2**31
+        for axis, (origin, at) in enumerate(zip(window.origin, index, strict=True)):
+            if text != "0":
+                text = times(text, window.buffer.shape[axis])
+            term = total([*summands(origin), *summands(at)])
+            if not narrow and text == "0" and term != "0":
+                term = f"static_cast<long long>({term})"
+            text = total([t for t in (text, *summands(term)) if t != "0"])
+        return group(text, ADDITIVE)
+
+    def reaches(self, window: Window) -> int:
+        """The greatest element index of the window, wherever it starts; partial products included."""
+        most = 0
+        for origin, size, extent in zip(window.origin, window.size, window.buffer.shape, strict=True):
+            low, high = self.span(origin)
+            most = most * extent + max(abs(low), abs(high)) + size - 1
+        return most
+
+    def span(self, origin: str) -> Range:
+        """What the start of a window of the call under way may be."""
+        return (int(origin), int(origin)) if origin.isdigit() else self.origins.get(origin, ANY)
 
     def in_bounds(self, window: Window, index: Sequence[str]) -> str:
-        """Whether an element lies inside the tensor; windows that always do need no test."""
+        """Whether an element lies inside the tensor; axes on which the window always does need no test."""
         tests = []
         for at, origin, extent, size in zip(
             index, window.origin, window.buffer.shape, window.size, strict=True
         ):
-            if size == 1 and at == "0":
-                continue
-            if origin == "0" and size <= extent:
-                continue
-            tests.append(f"{_sum(origin, at)} < {extent}")
+            low, high = self.span(origin)
+            place = total([*summands(origin), *summands(at)])
+            if low < 0:
+                tests.append(f"{place} >= 0")
+            if high + size > extent:
+                tests.append(f"{place} < {extent}")
         return " && ".join(tests) or "true"
 
     def barrier_address(self, operand: Any) -> str:
@@ -157,16 +219,14 @@ class Writer:
 
     def tensor_map(self, buffer: Buffer, box: tuple[int, ...], swizzle: int) -> str:
         """The tensor map parameter for this tensor, box and swizzle."""
-        tensor = next(n for n in self.instance.buffers if n in (buffer.name, buffer.name.removesuffix("_x")))
+        tensor = next(n for n in self.instance.buffers if c_name(n) == buffer.name)
         param = TensorMapParam(tensor, tuple(box), swizzle)
         for name, known in self.maps.items():
             if known == param:
                 return name
-        name = (
-            f"{buffer.name}_map"
-            if f"{buffer.name}_map" not in self.maps
-            else self.unique(f"{buffer.name}_map")
-        )
+        name = f"cake_map_{buffer.name}"
+        if name in self.maps:
+            name = self.unique(name)
         self.maps[name] = param
         return name
 
@@ -183,53 +243,36 @@ class Writer:
         return "cake_lane"
 
 
-def _sum(a: str, b: str) -> str:
-    """C++ text of a + b, parenthesized where it is more than a word."""
-    if a == "0" or b == "0":
-        return _group(b if a == "0" else a)
-    return f"({_bare_sum(a)} + {_bare_sum(b)})"
+def times(text: str, factor: int) -> str:
+    """A product with a literal, folded where it can be."""
+    if text.isdigit():
+        return str(int(text) * factor)
+    return text if factor == 1 else f"{group(text, MULTIPLICATIVE)} * {factor}"
 
 
-def _bare_sum(text: str) -> str:
-    """A summand: parentheses around plain sums and products are not needed, around others they stay."""
-    inner = _bare(text)
-    return text if set("?&|^<>=") & set(inner) else inner
+_RESERVED = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t
+class compl concept const const_cast consteval constexpr constinit continue co_await co_return co_yield
+decltype default delete do double dynamic_cast else enum explicit export extern false float for friend
+goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+protected public register reinterpret_cast requires return short signed sizeof static static_assert
+static_cast struct switch template this thread_local throw true try typedef typeid typename union
+unsigned using virtual void volatile wchar_t while xor xor_eq
+blockIdx blockDim gridDim threadIdx warpSize CUtensorMap fabsf fmaxf fminf fmaf main uint2 uint4
+make_uint2 make_uint4 float2 float4 make_float2 make_float4"""
+RESERVED = frozenset(_RESERVED.split())
+"""Words of C++, and names of CUDA that generated text relies on."""
 
 
-def _linear(window: Window, index: Sequence[str], *, wide: bool = False) -> str:
-    """Row-major element offset, Horner's way; zero terms are left out."""
-    text = "0"
-    for axis, (at, origin) in enumerate(zip(index, window.origin, strict=True)):
-        term = _sum(origin, at)
-        if wide and term != "0" and not term.isdigit():
-            term = f"static_cast<long long>({_bare(term)})"
-        if text == "0":
-            text = term
-            continue
-        scaled = f"{_group(text)} * {window.buffer.shape[axis]}"
-        text = scaled if term == "0" else f"{scaled} + {_bare_sum(term)}"
-    return text
-
-
-def _group(text: str) -> str:
-    return f"({text})" if " " in text and not _enclosed(text) else text
-
-
-def _bare(text: str) -> str:
-    return text[1:-1] if _enclosed(text) else text
-
-
-def _enclosed(text: str) -> bool:
-    """Whether one pair of parentheses holds all of `text`."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return False
-    depth = 0
-    for position, char in enumerate(text):
-        depth += (char == "(") - (char == ")")
-        if depth == 0 and position < len(text) - 1:
-            return False
-    return True
+def c_name(name: str) -> str:
+    """An author's name in C++, different for different names. Reserved words, `cake_...` (the frame's names),
+    `..._` (the primitives' locals) and `__...` get `_x` behind them; so do these with `_x` already."""
+    stem = name
+    while stem.endswith("_x"):
+        stem = stem.removesuffix("_x")
+    taken = stem in RESERVED or stem.startswith(("cake_", "__")) or stem.endswith("_") or not stem
+    return f"{name}_x" if taken else name
 
 
 def _c_string(path: str) -> str:
-    return path.replace("\\", "/").replace('"', "'")
+    """The path inside a C string literal, forward slashes throughout."""
+    return "".join(c for c in path.replace("\\", "/") if c.isprintable()).replace('"', "'")

@@ -28,26 +28,39 @@ __device__ __forceinline__ unsigned cake_pack_bf16(float low, float high) {
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-cake_gemm(const unsigned short* __restrict__ a, const unsigned short* __restrict__ b, unsigned short* __restrict__ c) {
+gemm_kernel(
+    const unsigned short* __restrict__ a,
+    const unsigned short* __restrict__ b,
+    unsigned short* __restrict__ c) {
+    constexpr int BM = 128;
+    constexpr int BN = 128;
+    constexpr int BK = 32;
+    constexpr int STAGES = 4;
+    constexpr int WM = 64;
+    constexpr int WN = 32;
+    constexpr int tiles_m = 32;
+    constexpr int tiles_k = 25;
     extern __shared__ __align__(1024) unsigned char cake_shared[];
     [[maybe_unused]] const unsigned cake_base = (static_cast<unsigned>(__cvta_generic_to_shared(cake_shared)) + 1023u) & ~1023u;
     [[maybe_unused]] const int cake_block = static_cast<int>(blockIdx.x);
     [[maybe_unused]] const int cake_lane = static_cast<int>(threadIdx.x) % 32;
     [[maybe_unused]] const int cake_warp =
         __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    const unsigned at = cake_base;
+    const unsigned bt = cake_base + 32768;
     // 11: with role("mma", warps=BM // WM * (BN // WN)):
     {
         // role mma: warps 0 to 7
         [[maybe_unused]] const int cake_rank = cake_warp;
         [[maybe_unused]] const int cake_thread = cake_rank * 32 + cake_lane;
         // 12: row = block % tiles_m * BM
-        int row = (cake_block % 32) * 128;
+        int row = cake_block % tiles_m * BM;
         // 13: col = block // tiles_m * BN
-        int col = (cake_block / 32) * 128;
+        int col = cake_block / tiles_m * BN;
         // 14: wm = warp // (BN // WN) * WM
-        int wm = (cake_rank / (128 / 32)) * 64;
+        int wm = cake_rank / (BN / WN) * WM;
         // 15: wn = warp % (BN // WN) * WN
-        int wn = (cake_rank % (128 / 32)) * 32;
+        int wn = cake_rank % (BN / WN) * WN;
         // 16: acc = zeros(f32, WM, WN, layout="mma")
         float acc[64];
         #pragma unroll
@@ -57,24 +70,24 @@ cake_gemm(const unsigned short* __restrict__ a, const unsigned short* __restrict
         // 17: with task("fill"):
         // task fill
         // 18: for j in range(STAGES - 1):
-        for (int j = 0; j < 4 - 1; ++j) {
+        for (int j = 0; j < STAGES - 1; ++j) {
             // 19: cp_async(at[j], a[row:+BM, j * BK:+BK])
             #pragma unroll
             for (int i_ = 0; i_ < 2; ++i_) {
                 const int q_ = i_ * 256 + cake_thread;
                 const int r_ = q_ / 4, k_ = q_ % 4 * 8;
-                const bool inside_ = (row + r_) < 4095 && (j * 32 + k_) < 776;
-                const auto* from_ = a + (inside_ ? (static_cast<long long>(row + r_)) * 776 + static_cast<long long>(j * 32 + k_) : 0);
-                cake_cp_async(cake_base + 0 + cake_swizzle_64(static_cast<unsigned>(((j * 128 + r_) * 32 + k_) * 2)), from_, inside_);
+                const bool inside_ = row + r_ < 4095 && j * BK + k_ < 776;
+                const auto* from_ = a + (inside_ ? (row + r_) * 776 + j * BK + k_ : 0);
+                cake_cp_async(at + j * 8192 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
             }
             // 20: cp_async(bt[j], b[col:+BN, j * BK:+BK])
             #pragma unroll
             for (int i_ = 0; i_ < 2; ++i_) {
                 const int q_ = i_ * 256 + cake_thread;
                 const int r_ = q_ / 4, k_ = q_ % 4 * 8;
-                const bool inside_ = (col + r_) < 1000 && (j * 32 + k_) < 776;
-                const auto* from_ = b + (inside_ ? (static_cast<long long>(col + r_)) * 776 + static_cast<long long>(j * 32 + k_) : 0);
-                cake_cp_async(cake_base + 32768 + cake_swizzle_64(static_cast<unsigned>(((j * 128 + r_) * 32 + k_) * 2)), from_, inside_);
+                const bool inside_ = col + r_ < 1000 && j * BK + k_ < 776;
+                const auto* from_ = b + (inside_ ? (col + r_) * 776 + j * BK + k_ : 0);
+                cake_cp_async(bt + j * 8192 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
             }
             // 21: cp_async_commit()
             asm volatile("cp.async.commit_group;" :: : "memory");
@@ -82,30 +95,30 @@ cake_gemm(const unsigned short* __restrict__ a, const unsigned short* __restrict
         // 22: with task("main"):
         // task main
         // 23: for j in range(tiles_k):
-        for (int j = 0; j < 25; ++j) {
+        for (int j = 0; j < tiles_k; ++j) {
             // 24: cp_async_wait(STAGES - 2)
             asm volatile("cp.async.wait_group 2;" :: : "memory");
             // 25: cta_sync()
             __syncthreads();
             // 26: s = j % STAGES
-            int s = j % 4;
+            int s = j % STAGES;
             // 27: for k in unroll(BK // 16):
             #pragma unroll
-            for (int k = 0; k < 32 / 16; ++k) {
+            for (int k = 0; k < BK / 16; ++k) {
                 // 28: fa = ldmatrix(at[s, wm:+WM, k * 16:+16], layout="mma_a")
                 unsigned fa[16];
                 #pragma unroll
                 for (int i_ = 0; i_ < 4; ++i_) {
                     #pragma unroll
                     for (int j_ = 0; j_ < 1; ++j_) {
-                        cake_ldmatrix_x4(&fa[(i_ * 1 + j_) * 4], cake_base + 0 + cake_swizzle_64(static_cast<unsigned>(((s * 128 + wm + i_ * 16 + cake_lane % 16) * 32 + k * 16 + j_ * 16 + cake_lane / 16 * 8) * 2)));
+                        cake_ldmatrix_x4(&fa[(i_ * 1 + j_) * 4], at + s * 8192 + i_ * 1024 + cake_swizzle_64((wm + cake_lane % 16) * 64 + (k * 16 + j_ * 16 + cake_lane / 16 * 8) * 2));
                     }
                 }
                 // 29: fb = ldmatrix(bt[s, wn:+WN, k * 16:+16], layout="mma_b")
                 unsigned fb[8];
                 #pragma unroll
                 for (int i_ = 0; i_ < 2; ++i_) {
-                    cake_ldmatrix_x4(&fb[i_ * 4], cake_base + 32768 + cake_swizzle_64(static_cast<unsigned>(((s * 128 + wn + i_ * 16 + cake_lane / 16 * 8 + cake_lane % 8) * 32 + k * 16 + cake_lane / 8 % 2 * 8) * 2)));
+                    cake_ldmatrix_x4(&fb[i_ * 4], bt + s * 8192 + cake_lane / 16 * 512 + i_ * 1024 + cake_swizzle_64((wn + cake_lane % 8) * 64 + (k * 16 + cake_lane / 8 % 2 * 8) * 2));
                 }
                 // 30: acc = mma(fa, fb, acc)
                 #pragma unroll
@@ -120,24 +133,24 @@ cake_gemm(const unsigned short* __restrict__ a, const unsigned short* __restrict
                 }
             }
             // 31: ahead = j + STAGES - 1
-            int ahead = (j + 4) - 1;
+            int ahead = j + STAGES - 1;
             // 32: cp_async(at[ahead % STAGES], a[row:+BM, ahead * BK:+BK])
             #pragma unroll
             for (int i_ = 0; i_ < 2; ++i_) {
                 const int q_ = i_ * 256 + cake_thread;
                 const int r_ = q_ / 4, k_ = q_ % 4 * 8;
-                const bool inside_ = (row + r_) < 4095 && (ahead * 32 + k_) < 776;
-                const auto* from_ = a + (inside_ ? (static_cast<long long>(row + r_)) * 776 + static_cast<long long>(ahead * 32 + k_) : 0);
-                cake_cp_async(cake_base + 0 + cake_swizzle_64(static_cast<unsigned>((((ahead % 4) * 128 + r_) * 32 + k_) * 2)), from_, inside_);
+                const bool inside_ = row + r_ < 4095 && ahead * BK + k_ < 776;
+                const auto* from_ = a + (inside_ ? (row + r_) * 776 + ahead * BK + k_ : 0);
+                cake_cp_async(at + ahead % STAGES * 8192 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
             }
             // 33: cp_async(bt[ahead % STAGES], b[col:+BN, ahead * BK:+BK])
             #pragma unroll
             for (int i_ = 0; i_ < 2; ++i_) {
                 const int q_ = i_ * 256 + cake_thread;
                 const int r_ = q_ / 4, k_ = q_ % 4 * 8;
-                const bool inside_ = (col + r_) < 1000 && (ahead * 32 + k_) < 776;
-                const auto* from_ = b + (inside_ ? (static_cast<long long>(col + r_)) * 776 + static_cast<long long>(ahead * 32 + k_) : 0);
-                cake_cp_async(cake_base + 32768 + cake_swizzle_64(static_cast<unsigned>((((ahead % 4) * 128 + r_) * 32 + k_) * 2)), from_, inside_);
+                const bool inside_ = col + r_ < 1000 && ahead * BK + k_ < 776;
+                const auto* from_ = b + (inside_ ? (col + r_) * 776 + ahead * BK + k_ : 0);
+                cake_cp_async(bt + ahead % STAGES * 8192 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
             }
             // 34: cp_async_commit()
             asm volatile("cp.async.commit_group;" :: : "memory");
@@ -156,8 +169,7 @@ cake_gemm(const unsigned short* __restrict__ a, const unsigned short* __restrict
         for (int i_ = 0; i_ < 32; ++i_) {
             const int r_ = i_ / 8 * 16 + i_ % 2 * 8 + cake_lane / 4;
             const int k_ = i_ % 8 / 2 * 8 + cake_lane % 4 * 2;
-            if ((row + wm + r_) < 4095 && (col + wn + k_) < 1000) *reinterpret_cast<unsigned*>(c + (static_cast<long long>(row + wm + r_)) * 1000 + static_cast<long long>(col + wn + k_)) = cake_t_1[i_ + 0];
+            if (row + wm + r_ < 4095 && col + wn + k_ < 1000) *reinterpret_cast<unsigned*>(c + (row + wm + r_) * 1000 + col + wn + k_) = cake_t_1[i_ + 0];
         }
     }
-// 38: 
 }

@@ -10,10 +10,6 @@ __device__ __forceinline__ void cake_wait(unsigned barrier, unsigned parity) {
         :: "r"(barrier), "r"(parity) : "memory");
 }
 
-__device__ __forceinline__ unsigned cake_swizzle_128(unsigned offset) {
-    return offset ^ ((offset >> 7 & 7) << 4);
-}
-
 __device__ __forceinline__ unsigned long long cake_descriptor_128(unsigned address) {
     return (address & 0x3ffffu) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
@@ -37,26 +33,46 @@ __device__ __forceinline__ unsigned cake_pack_bf16(float low, float high) {
     return pair;
 }
 
+__device__ __forceinline__ unsigned cake_swizzle_128(unsigned offset) {
+    return offset ^ ((offset >> 7 & 7) << 4);
+}
+
 extern "C" __global__ void __launch_bounds__(384, 1)
-cake_gemm(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map, const __grid_constant__ CUtensorMap c_map) {
+gemm_kernel(
+    const __grid_constant__ CUtensorMap cake_map_a,
+    const __grid_constant__ CUtensorMap cake_map_b,
+    const __grid_constant__ CUtensorMap cake_map_c) {
+    constexpr int BM = 128;
+    constexpr int BN = 128;
+    constexpr int BK = 64;
+    constexpr int STAGES = 4;
+    constexpr int tiles_m = 32;
+    constexpr int tiles_n = 8;
+    constexpr int tiles_k = 13;
     extern __shared__ __align__(1024) unsigned char cake_shared[];
     [[maybe_unused]] const unsigned cake_base = (static_cast<unsigned>(__cvta_generic_to_shared(cake_shared)) + 1023u) & ~1023u;
     [[maybe_unused]] const int cake_block = static_cast<int>(blockIdx.x);
     [[maybe_unused]] const int cake_lane = static_cast<int>(threadIdx.x) % 32;
     [[maybe_unused]] const int cake_warp =
         __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    const int cake_blocks = static_cast<int>(gridDim.x);
+    const unsigned at = cake_base;
+    const unsigned bt = cake_base + 65536;
+    const unsigned ct = cake_base + 131072;
+    const unsigned full = cake_base + 163840;
+    const unsigned free = cake_base + 163872;
     // 14: with one_thread():
     if (cake_warp == 0 && cake_lane == 0) {
         // 15: mbarrier_init(full)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(cake_base + 163840) : "memory");
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(cake_base + 163840 + 8) : "memory");
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(cake_base + 163840 + 16) : "memory");
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(cake_base + 163840 + 24) : "memory");
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full) : "memory");
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full + 8) : "memory");
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full + 16) : "memory");
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full + 24) : "memory");
         // 16: mbarrier_init(free)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" :: "r"(cake_base + 163872) : "memory");
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" :: "r"(cake_base + 163872 + 8) : "memory");
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" :: "r"(cake_base + 163872 + 16) : "memory");
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" :: "r"(cake_base + 163872 + 24) : "memory");
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" :: "r"(free) : "memory");
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" :: "r"(free + 8) : "memory");
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" :: "r"(free + 16) : "memory");
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 8;" :: "r"(free + 24) : "memory");
         // 17: fence_mbarrier_init()
         asm volatile("fence.mbarrier_init.release.cluster;" :: : "memory");
     }
@@ -75,24 +91,24 @@ cake_gemm(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUt
             // 22: it = 0
             int it = 0;
             // 23: for tile in range(block, tiles_m * tiles_n, blocks):
-            for (int tile = cake_block; tile < 32 * 8; tile += static_cast<int>(gridDim.x)) {
+            for (int tile = cake_block; tile < tiles_m * tiles_n; tile += cake_blocks) {
                 // 24: row = tile % tiles_m * BM
-                int row = (tile % 32) * 128;
+                int row = tile % tiles_m * BM;
                 // 25: col = tile // tiles_m * BN
-                int col = (tile / 32) * 128;
+                int col = tile / tiles_m * BN;
                 // 26: for j in range(tiles_k):
-                for (int j = 0; j < 13; ++j) {
+                for (int j = 0; j < tiles_k; ++j) {
                     // 27: s, parity = ring(it, STAGES)
-                    int s = it % 4;
-                    int parity = it / 4 & 1;
+                    int s = it % STAGES;
+                    int parity = it / STAGES & 1;
                     // 28: wait(free[s], parity ^ 1)
-                    cake_wait(cake_base + 163872 + 8 * s, parity ^ 1);
+                    cake_wait(free + s * 8, parity ^ 1);
                     // 29: expect_bytes(full[s], at[s], bt[s])
-                    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" :: "r"(cake_base + 163840 + 8 * s), "r"(32768u) : "memory");
+                    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" :: "r"(full + s * 8), "r"(32768u) : "memory");
                     // 30: tma_load(at[s], a[row:+BM, j * BK:+BK], full[s])
-                    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" :: "r"(cake_base + 0 + cake_swizzle_128(static_cast<unsigned>(((s * 128) * 64) * 2))), "l"(&a_map), "r"(cake_base + 163840 + 8 * s), "r"(static_cast<int>((j * 64))), "r"(static_cast<int>(row)) : "memory");
+                    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" :: "r"(at + s * 16384), "l"(&cake_map_a), "r"(full + s * 8), "r"(static_cast<int>(j * BK)), "r"(static_cast<int>(row)) : "memory");
                     // 31: tma_load(bt[s], b[col:+BN, j * BK:+BK], full[s])
-                    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" :: "r"(cake_base + 65536 + cake_swizzle_128(static_cast<unsigned>(((s * 128) * 64) * 2))), "l"(&b_map), "r"(cake_base + 163840 + 8 * s), "r"(static_cast<int>((j * 64))), "r"(static_cast<int>(col)) : "memory");
+                    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" :: "r"(bt + s * 16384), "l"(&cake_map_b), "r"(full + s * 8), "r"(static_cast<int>(j * BK)), "r"(static_cast<int>(col)) : "memory");
                     // 32: it += 1
                     it = it + 1;
                 }
@@ -109,11 +125,11 @@ cake_gemm(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUt
         // 35: it = 0
         int it = 0;
         // 36: for tile in range(block, tiles_m * tiles_n, blocks):
-        for (int tile = cake_block; tile < 32 * 8; tile += static_cast<int>(gridDim.x)) {
+        for (int tile = cake_block; tile < tiles_m * tiles_n; tile += cake_blocks) {
             // 37: row = tile % tiles_m * BM + warpgroup * 64
-            int row = ((tile % 32) * 128) + ((cake_rank / 4) * 64);
+            int row = tile % tiles_m * BM + cake_rank / 4 * 64;
             // 38: col = tile // tiles_m * BN
-            int col = (tile / 32) * 128;
+            int col = tile / tiles_m * BN;
             // 39: acc = zeros(f32, 64, BN, layout="wgmma")
             float acc[64];
             #pragma unroll
@@ -123,17 +139,17 @@ cake_gemm(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUt
             // 40: with task("main"):
             // task main
             // 41: for j in range(tiles_k):
-            for (int j = 0; j < 13; ++j) {
+            for (int j = 0; j < tiles_k; ++j) {
                 // 42: s, parity = ring(it, STAGES)
-                int s = it % 4;
-                int parity = it / 4 & 1;
+                int s = it % STAGES;
+                int parity = it / STAGES & 1;
                 // 43: wait(full[s], parity)
-                cake_wait(cake_base + 163840 + 8 * s, parity);
+                cake_wait(full + s * 8, parity);
                 // 44: wgmma_fence()
                 asm volatile("wgmma.fence.sync.aligned;" :: : "memory");
                 // 45: acc = wgmma(at[s, warpgroup * 64:+64, :], bt[s], acc)
-                const unsigned long long cake_descriptor_1 = cake_descriptor_128(cake_base + 0 + cake_swizzle_128(static_cast<unsigned>(((s * 128 + (cake_rank / 4) * 64) * 64) * 2)));
-                const unsigned long long cake_descriptor_2 = cake_descriptor_128(cake_base + 65536 + cake_swizzle_128(static_cast<unsigned>(((s * 128) * 64) * 2)));
+                const unsigned long long cake_descriptor_1 = cake_descriptor_128(at + s * 16384 + cake_rank / 4 * 8192);
+                const unsigned long long cake_descriptor_2 = cake_descriptor_128(bt + s * 16384);
                 cake_wgmma_m64n128k16_bf16(acc, cake_descriptor_1 + 0, cake_descriptor_2 + 0);
                 cake_wgmma_m64n128k16_bf16(acc, cake_descriptor_1 + 2, cake_descriptor_2 + 2);
                 cake_wgmma_m64n128k16_bf16(acc, cake_descriptor_1 + 4, cake_descriptor_2 + 4);
@@ -146,7 +162,7 @@ cake_gemm(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUt
                 // 48: arrive(free[s])
                 __syncwarp();
                 if (cake_lane == 0) {
-                    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" :: "r"(cake_base + 163872 + 8 * s) : "memory");
+                    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" :: "r"(free + s * 8) : "memory");
                 }
                 // 49: it += 1
                 it = it + 1;
@@ -160,7 +176,7 @@ cake_gemm(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUt
             }
             __syncwarp();
             // 53: named_sync(1 + warpgroup, warps=4)
-            asm volatile("bar.sync %0, 128;" :: "r"(static_cast<unsigned>(1 + (cake_rank / 4))) : "memory");
+            asm volatile("bar.sync %0, 128;" :: "r"(static_cast<unsigned>(1 + cake_rank / 4)) : "memory");
             // 54: stmatrix(ct[:, warpgroup * 64:+64, :], cast(acc, bf16))
             unsigned cake_t_3[32];
             #pragma unroll
@@ -168,24 +184,24 @@ cake_gemm(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUt
                 cake_t_3[i_] = cake_pack_bf16(acc[i_ * 2], acc[i_ * 2 + 1]);
             }
             const int cake_row_4 = cake_rank % 4 * 16 + cake_lane % 16, cake_half_5 = cake_lane / 16 * 8;
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(cake_base + 131072 + cake_swizzle_128(static_cast<unsigned>((((cake_rank / 4) * 64 + cake_row_4) * 64 + 0 + cake_half_5) * 2))), "r"(cake_t_3[0]), "r"(cake_t_3[1]), "r"(cake_t_3[2]), "r"(cake_t_3[3]) : "memory");
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(cake_base + 131072 + cake_swizzle_128(static_cast<unsigned>((((cake_rank / 4) * 64 + cake_row_4) * 64 + 16 + cake_half_5) * 2))), "r"(cake_t_3[4]), "r"(cake_t_3[5]), "r"(cake_t_3[6]), "r"(cake_t_3[7]) : "memory");
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(cake_base + 131072 + cake_swizzle_128(static_cast<unsigned>((((cake_rank / 4) * 64 + cake_row_4) * 64 + 32 + cake_half_5) * 2))), "r"(cake_t_3[8]), "r"(cake_t_3[9]), "r"(cake_t_3[10]), "r"(cake_t_3[11]) : "memory");
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(cake_base + 131072 + cake_swizzle_128(static_cast<unsigned>((((cake_rank / 4) * 64 + cake_row_4) * 64 + 48 + cake_half_5) * 2))), "r"(cake_t_3[12]), "r"(cake_t_3[13]), "r"(cake_t_3[14]), "r"(cake_t_3[15]) : "memory");
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(cake_base + 131072 + cake_swizzle_128(static_cast<unsigned>(((1 * 128 + (cake_rank / 4) * 64 + cake_row_4) * 64 + 0 + cake_half_5) * 2))), "r"(cake_t_3[16]), "r"(cake_t_3[17]), "r"(cake_t_3[18]), "r"(cake_t_3[19]) : "memory");
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(cake_base + 131072 + cake_swizzle_128(static_cast<unsigned>(((1 * 128 + (cake_rank / 4) * 64 + cake_row_4) * 64 + 16 + cake_half_5) * 2))), "r"(cake_t_3[20]), "r"(cake_t_3[21]), "r"(cake_t_3[22]), "r"(cake_t_3[23]) : "memory");
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(cake_base + 131072 + cake_swizzle_128(static_cast<unsigned>(((1 * 128 + (cake_rank / 4) * 64 + cake_row_4) * 64 + 32 + cake_half_5) * 2))), "r"(cake_t_3[24]), "r"(cake_t_3[25]), "r"(cake_t_3[26]), "r"(cake_t_3[27]) : "memory");
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(cake_base + 131072 + cake_swizzle_128(static_cast<unsigned>(((1 * 128 + (cake_rank / 4) * 64 + cake_row_4) * 64 + 48 + cake_half_5) * 2))), "r"(cake_t_3[28]), "r"(cake_t_3[29]), "r"(cake_t_3[30]), "r"(cake_t_3[31]) : "memory");
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + cake_half_5 * 2)), "r"(cake_t_3[0]), "r"(cake_t_3[1]), "r"(cake_t_3[2]), "r"(cake_t_3[3]) : "memory");
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 16) * 2)), "r"(cake_t_3[4]), "r"(cake_t_3[5]), "r"(cake_t_3[6]), "r"(cake_t_3[7]) : "memory");
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 32) * 2)), "r"(cake_t_3[8]), "r"(cake_t_3[9]), "r"(cake_t_3[10]), "r"(cake_t_3[11]) : "memory");
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 48) * 2)), "r"(cake_t_3[12]), "r"(cake_t_3[13]), "r"(cake_t_3[14]), "r"(cake_t_3[15]) : "memory");
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + 16384 + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + cake_half_5 * 2)), "r"(cake_t_3[16]), "r"(cake_t_3[17]), "r"(cake_t_3[18]), "r"(cake_t_3[19]) : "memory");
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + 16384 + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 16) * 2)), "r"(cake_t_3[20]), "r"(cake_t_3[21]), "r"(cake_t_3[22]), "r"(cake_t_3[23]) : "memory");
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + 16384 + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 32) * 2)), "r"(cake_t_3[24]), "r"(cake_t_3[25]), "r"(cake_t_3[26]), "r"(cake_t_3[27]) : "memory");
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + 16384 + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 48) * 2)), "r"(cake_t_3[28]), "r"(cake_t_3[29]), "r"(cake_t_3[30]), "r"(cake_t_3[31]) : "memory");
             // 55: fence_async()
             asm volatile("fence.proxy.async.shared::cta;" :: : "memory");
             // 56: named_sync(1 + warpgroup, warps=4)
-            asm volatile("bar.sync %0, 128;" :: "r"(static_cast<unsigned>(1 + (cake_rank / 4))) : "memory");
+            asm volatile("bar.sync %0, 128;" :: "r"(static_cast<unsigned>(1 + cake_rank / 4)) : "memory");
             // 57: with one_thread("warpgroup"):
             if (cake_rank % 4 == 0 && cake_lane == 0) {
                 // 58: for p in range(BN // 64):
-                for (int p = 0; p < 128 / 64; ++p) {
+                for (int p = 0; p < BN / 64; ++p) {
                     // 59: tma_store(c[row:+64, col + p * 64:+64], ct[p, warpgroup * 64:+64, :])
-                    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" :: "l"(&c_map), "r"(cake_base + 131072 + cake_swizzle_128(static_cast<unsigned>(((p * 128 + (cake_rank / 4) * 64) * 64) * 2))), "r"(static_cast<int>((col + (p * 64)))), "r"(static_cast<int>(row)) : "memory");
+                    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" :: "l"(&cake_map_c), "r"(ct + p * 16384 + cake_rank / 4 * 8192), "r"(static_cast<int>(col + p * 64)), "r"(static_cast<int>(row)) : "memory");
                 }
                 // 60: bulk_commit()
                 asm volatile("cp.async.bulk.commit_group;" :: : "memory");
@@ -199,5 +215,4 @@ cake_gemm(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUt
         }
         __syncwarp();
     }
-// 63: 
 }

@@ -33,13 +33,19 @@ __device__ __forceinline__ unsigned cake_pack_bf16(float low, float high) {
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-cake_rmsnorm(const unsigned short* __restrict__ x, const unsigned short* __restrict__ w, unsigned short* __restrict__ y) {
+rmsnorm_kernel(
+    const unsigned short* __restrict__ x,
+    const unsigned short* __restrict__ w,
+    unsigned short* __restrict__ y) {
+    constexpr float EPS = 1e-06f;
+    constexpr int N = 1000;
     extern __shared__ __align__(1024) unsigned char cake_shared[];
     [[maybe_unused]] const unsigned cake_base = static_cast<unsigned>(__cvta_generic_to_shared(cake_shared));
     [[maybe_unused]] const int cake_block = static_cast<int>(blockIdx.x);
     [[maybe_unused]] const int cake_lane = static_cast<int>(threadIdx.x) % 32;
     [[maybe_unused]] const int cake_warp =
         __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    const unsigned sums = cake_base;
     // 7: with role("row", warps=WARPS):
     {
         // role row: warps 0 to 7
@@ -54,7 +60,7 @@ cake_rmsnorm(const unsigned short* __restrict__ x, const unsigned short* __restr
         for (int c_ = 0; c_ < 1; ++c_) {
             const int at_ = c_ * 2048 + cake_thread * 8;
             if (at_ < 1000) {
-                const uint4 v_ = *reinterpret_cast<const uint4*>(x + (static_cast<long long>(cake_block)) * 1000 + static_cast<long long>(at_));
+                const uint4 v_ = *reinterpret_cast<const uint4*>(x + cake_block * 1000 + at_);
                 cake_t_1[c_ * 4 + 0] = v_.x;
                 cake_t_1[c_ * 4 + 1] = v_.y;
                 cake_t_1[c_ * 4 + 2] = v_.z;
@@ -77,7 +83,7 @@ cake_rmsnorm(const unsigned short* __restrict__ x, const unsigned short* __restr
         for (int c_ = 0; c_ < 1; ++c_) {
             const int at_ = c_ * 2048 + cake_thread * 8;
             if (at_ < 1000) {
-                const uint4 v_ = *reinterpret_cast<const uint4*>(w + static_cast<long long>(at_));
+                const uint4 v_ = *reinterpret_cast<const uint4*>(w + at_);
                 cake_t_2[c_ * 4 + 0] = v_.x;
                 cake_t_2[c_ * 4 + 1] = v_.y;
                 cake_t_2[c_ * 4 + 2] = v_.z;
@@ -107,7 +113,7 @@ cake_rmsnorm(const unsigned short* __restrict__ x, const unsigned short* __restr
         for (int i_ = 1; i_ < 8; ++i_) cake_t_3[0] = cake_t_3[0] + cake_t_4[i_];
         #pragma unroll
         for (int m_ = 16; m_ > 0; m_ /= 2) cake_t_3[0] = cake_t_3[0] + __shfl_xor_sync(0xffffffffu, cake_t_3[0], m_);
-        if (cake_lane == 0) cake_shared_store_4(cake_base + 0 + static_cast<unsigned>(cake_rank * 4), __float_as_uint(cake_t_3[0 + 0]));
+        if (cake_lane == 0) cake_shared_store_4(sums + cake_rank * 4, __float_as_uint(cake_t_3[0 + 0]));
         // 13: cta_sync()
         __syncthreads();
         // 14: mean = reduce_sum(load(sums[:])) / N
@@ -116,7 +122,7 @@ cake_rmsnorm(const unsigned short* __restrict__ x, const unsigned short* __restr
         float cake_t_6[8];
         #pragma unroll
         for (int i_ = 0; i_ < 8; ++i_) {
-            const unsigned v_ = cake_shared_load_4(cake_base + 0 + static_cast<unsigned>(i_ * 4));
+            const unsigned v_ = cake_shared_load_4(sums + i_ * 4);
             cake_t_6[i_] = __uint_as_float(v_);
         }
         cake_t_5[0] = 0.0f;
@@ -126,7 +132,7 @@ cake_rmsnorm(const unsigned short* __restrict__ x, const unsigned short* __restr
         }
         #pragma unroll
         for (int i_ = 0; i_ < 1; ++i_) {
-            mean[i_] = cake_div(cake_t_5[i_], static_cast<float>(1000));
+            mean[i_] = cake_div(cake_t_5[i_], static_cast<float>(N));
         }
         // 15: with task("store"):
         // task store
@@ -138,7 +144,7 @@ cake_rmsnorm(const unsigned short* __restrict__ x, const unsigned short* __restr
         float cake_t_11[1];
         #pragma unroll
         for (int i_ = 0; i_ < 1; ++i_) {
-            cake_t_11[i_] = mean[i_] + static_cast<float>(1e-06f);
+            cake_t_11[i_] = mean[i_] + static_cast<float>(EPS);
         }
         #pragma unroll
         for (int i_ = 0; i_ < 1; ++i_) {
@@ -159,8 +165,7 @@ cake_rmsnorm(const unsigned short* __restrict__ x, const unsigned short* __restr
         #pragma unroll
         for (int c_ = 0; c_ < 1; ++c_) {
             const int at_ = c_ * 2048 + cake_thread * 8;
-            if (at_ < 1000) *reinterpret_cast<uint4*>(y + (static_cast<long long>(cake_block)) * 1000 + static_cast<long long>(at_)) = make_uint4(cake_t_7[c_ * 4 + 0], cake_t_7[c_ * 4 + 1], cake_t_7[c_ * 4 + 2], cake_t_7[c_ * 4 + 3]);
+            if (at_ < 1000) *reinterpret_cast<uint4*>(y + cake_block * 1000 + at_) = make_uint4(cake_t_7[c_ * 4 + 0], cake_t_7[c_ * 4 + 1], cake_t_7[c_ * 4 + 2], cake_t_7[c_ * 4 + 3]);
         }
     }
-// 17: 
 }

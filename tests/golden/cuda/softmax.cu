@@ -33,13 +33,17 @@ __device__ __forceinline__ unsigned cake_pack_bf16(float low, float high) {
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-cake_softmax(const unsigned short* __restrict__ x, unsigned short* __restrict__ y) {
+softmax_kernel(
+    const unsigned short* __restrict__ x,
+    unsigned short* __restrict__ y) {
     extern __shared__ __align__(1024) unsigned char cake_shared[];
     [[maybe_unused]] const unsigned cake_base = static_cast<unsigned>(__cvta_generic_to_shared(cake_shared));
     [[maybe_unused]] const int cake_block = static_cast<int>(blockIdx.x);
     [[maybe_unused]] const int cake_lane = static_cast<int>(threadIdx.x) % 32;
     [[maybe_unused]] const int cake_warp =
         __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+    const unsigned peaks = cake_base;
+    const unsigned sums = cake_base + 128;
     // 8: with role("row", warps=WARPS):
     {
         // role row: warps 0 to 7
@@ -54,7 +58,7 @@ cake_softmax(const unsigned short* __restrict__ x, unsigned short* __restrict__ 
         for (int c_ = 0; c_ < 1; ++c_) {
             const int at_ = c_ * 2048 + cake_thread * 8;
             if (at_ < 1000) {
-                const uint4 v_ = *reinterpret_cast<const uint4*>(x + (static_cast<long long>(cake_block)) * 1000 + static_cast<long long>(at_));
+                const uint4 v_ = *reinterpret_cast<const uint4*>(x + cake_block * 1000 + at_);
                 cake_t_1[c_ * 4 + 0] = v_.x;
                 cake_t_1[c_ * 4 + 1] = v_.y;
                 cake_t_1[c_ * 4 + 2] = v_.z;
@@ -79,7 +83,7 @@ cake_softmax(const unsigned short* __restrict__ x, unsigned short* __restrict__ 
         for (int i_ = 1; i_ < 8; ++i_) cake_t_2[0] = fmaxf(cake_t_2[0], v[i_]);
         #pragma unroll
         for (int m_ = 16; m_ > 0; m_ /= 2) cake_t_2[0] = fmaxf(cake_t_2[0], __shfl_xor_sync(0xffffffffu, cake_t_2[0], m_));
-        if (cake_lane == 0) cake_shared_store_4(cake_base + 0 + static_cast<unsigned>(cake_rank * 4), __float_as_uint(cake_t_2[0 + 0]));
+        if (cake_lane == 0) cake_shared_store_4(peaks + cake_rank * 4, __float_as_uint(cake_t_2[0 + 0]));
         // 13: cta_sync()
         __syncthreads();
         // 14: peak = reduce_max(load(peaks[:]))
@@ -87,7 +91,7 @@ cake_softmax(const unsigned short* __restrict__ x, unsigned short* __restrict__ 
         float cake_t_3[8];
         #pragma unroll
         for (int i_ = 0; i_ < 8; ++i_) {
-            const unsigned v_ = cake_shared_load_4(cake_base + 0 + static_cast<unsigned>(i_ * 4));
+            const unsigned v_ = cake_shared_load_4(peaks + i_ * 4);
             cake_t_3[i_] = __uint_as_float(v_);
         }
         peak[0] = __int_as_float(0xff800000);
@@ -120,7 +124,7 @@ cake_softmax(const unsigned short* __restrict__ x, unsigned short* __restrict__ 
         for (int i_ = 1; i_ < 8; ++i_) cake_t_6[0] = cake_t_6[0] + e[i_];
         #pragma unroll
         for (int m_ = 16; m_ > 0; m_ /= 2) cake_t_6[0] = cake_t_6[0] + __shfl_xor_sync(0xffffffffu, cake_t_6[0], m_);
-        if (cake_lane == 0) cake_shared_store_4(cake_base + 128 + static_cast<unsigned>(cake_rank * 4), __float_as_uint(cake_t_6[0 + 0]));
+        if (cake_lane == 0) cake_shared_store_4(sums + cake_rank * 4, __float_as_uint(cake_t_6[0 + 0]));
         // 18: cta_sync()
         __syncthreads();
         // 19: total = reduce_sum(load(sums[:]))
@@ -128,7 +132,7 @@ cake_softmax(const unsigned short* __restrict__ x, unsigned short* __restrict__ 
         float cake_t_7[8];
         #pragma unroll
         for (int i_ = 0; i_ < 8; ++i_) {
-            const unsigned v_ = cake_shared_load_4(cake_base + 128 + static_cast<unsigned>(i_ * 4));
+            const unsigned v_ = cake_shared_load_4(sums + i_ * 4);
             cake_t_7[i_] = __uint_as_float(v_);
         }
         total[0] = 0.0f;
@@ -152,8 +156,7 @@ cake_softmax(const unsigned short* __restrict__ x, unsigned short* __restrict__ 
         #pragma unroll
         for (int c_ = 0; c_ < 1; ++c_) {
             const int at_ = c_ * 2048 + cake_thread * 8;
-            if (at_ < 1000) *reinterpret_cast<uint4*>(y + (static_cast<long long>(cake_block)) * 1000 + static_cast<long long>(at_)) = make_uint4(cake_t_8[c_ * 4 + 0], cake_t_8[c_ * 4 + 1], cake_t_8[c_ * 4 + 2], cake_t_8[c_ * 4 + 3]);
+            if (at_ < 1000) *reinterpret_cast<uint4*>(y + cake_block * 1000 + at_) = make_uint4(cake_t_8[c_ * 4 + 0], cake_t_8[c_ * 4 + 1], cake_t_8[c_ * 4 + 2], cake_t_8[c_ * 4 + 3]);
         }
     }
-// 22: 
 }
