@@ -69,26 +69,6 @@ def square(y: GlobalOut[f32, M, N]):
             fixed=MENDED,
             dims={"M": 64, "N": 64},
         ),
-        Bad(
-            "never committed",
-            """
-@kernel(arch="sm_90a")
-def square(y: GlobalOut[f32, M, N]):
-    grid(1)
-    s = Shared[bf16, 64, 64](swizzle=128)
-    with role("tile", warpgroups=1):
-        stmatrix(s[:, :], cast(zeros(f32, 64, 64, layout="wgmma"), bf16))
-        fence_async()
-        named_sync(1, warps=4)
-        acc = zeros(f32, 64, 64, layout="wgmma")
-        wgmma_fence()
-        acc = wgmma(s, s, acc)
-        wgmma_wait(0)
-        store(y[0:+64, 0:+64], acc, vector=1)  #!
-""",
-            fixed=MENDED,
-            dims={"M": 64, "N": 64},
-        ),
         Good("waited for", MENDED, dims={"M": 64, "N": 64}),
     )
 

@@ -24,9 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cake.diagnostics import Diagnostic
+from cake.diagnostics import Diagnostic, Span
+from cake.ir import nodes as n
 from cake.kinds.rule import Bad, Good, Rule
 from cake.machine.facts import Facts, Finding, Race
+from cake_plugins.rules._ring import barrier_of, calls_in
 
 MENDED = """
 @kernel(arch="sm_90a")
@@ -92,7 +94,7 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
                 s, parity = ring(j, 2)
                 wait(free[s], parity ^ 1)
                 expect_bytes(full[s], at[s])
-                tma_load(at[s], a[0:+64, j * 64:+64], full[s])  #!
+                tma_load(at[s], a[0:+64, j * 64:+64], full[s])  #> overwritten here
     with role("mma", warpgroups=1):
         acc = zeros(f32, 64, 64, layout="wgmma")
         for j in range(ceil_div(K, 64)):
@@ -102,7 +104,7 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
             acc = wgmma(at[s], at[s], acc)  #> still be reading
             wgmma_commit()
             wgmma_wait(1)
-            arrive(free[s])
+            arrive(free[s])  #!
         wgmma_wait(0)
         store(c[0:+64, 0:+64], acc, vector=1)
 """,
@@ -118,7 +120,7 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
     grid(1)
     at = Shared[bf16, 2, 64, 64](swizzle=128)
     full = MBarrier[2](arrivals=1)
-    free = MBarrier[2](arrivals=3)
+    free = MBarrier[2](arrivals=3)  #!
     with one_thread():
         mbarrier_init(full)
         mbarrier_init(free)
@@ -130,7 +132,7 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
                 s, parity = ring(j, 2)
                 wait(free[s], parity ^ 1)
                 expect_bytes(full[s], at[s])
-                tma_load(at[s], a[0:+64, j * 64:+64], full[s])  #!
+                tma_load(at[s], a[0:+64, j * 64:+64], full[s])  #> overwritten here
     with role("mma", warpgroups=1):
         acc = zeros(f32, 64, 64, layout="wgmma")
         for j in range(ceil_div(K, 64)):
@@ -151,24 +153,35 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
 
     def claims(self, finding: Finding) -> bool:
         match finding:
-            case Race(earlier=earlier, later=later, cause="incomplete"):
-                return (
-                    later.write
-                    and earlier.asynchronous
-                    and not earlier.write
-                    and earlier.primitive == "wgmma"
-                )
+            case Race(earlier=earlier, later=later, cause="incomplete" | "unordered"):
+                return later.write and not earlier.write and earlier.completion == "wgmma"
         return False
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:
         for race in filter(self.claims, facts.of(Race)):
             earlier, later = race.earlier, race.later
+            place, label = _release(facts, race)
+            others = [(earlier.span, "may still be reading"), (later.span, "overwritten here")]
             yield self.report(
-                later.span,
-                "overwritten here",
-                secondary=((earlier.span, "may still be reading"),),
+                place,
+                label,
+                secondary=tuple(other for other in others if other[0] != place),
                 buffer=later.buffer.name,
                 earlier=earlier.primitive,
                 later=later.primitive,
                 line=earlier.span.line,
             )
+
+
+def _release(facts: Facts, race: Race) -> tuple[Span, str]:
+    """What lets the writer go too soon: the arrival before completion, or the count that some readers'
+    arrivals fill; the write itself where no mbarrier stands between."""
+    awaited = {barrier_of(call) for call in calls_in(facts, race.later.role, "wait")}
+    for call in calls_in(facts, race.earlier.role, "arrive"):
+        if barrier_of(call) in awaited and call.span > race.earlier.span:
+            if race.cause == "incomplete":
+                return call.span, "released here"
+            for stmt in facts.instance.kernel.body:
+                if isinstance(stmt, n.MBarrier) and stmt.name == barrier_of(call):
+                    return stmt.arrivals.span, "full before every reading warp arrived"
+    return race.later.span, "overwritten here"

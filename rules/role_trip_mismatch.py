@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from cake.diagnostics import Diagnostic
 from cake.kinds.rule import Bad, Good, Rule
 from cake.machine.facts import Deadlock, Facts, Finding
+from cake_plugins.rules._ring import barrier_name, partly, places
 
 MENDED = """
 @kernel(arch="sm_90a")
@@ -107,19 +108,16 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
     )
 
     def claims(self, finding: Finding) -> bool:
-        return isinstance(finding, Deadlock) and finding.starved
+        return isinstance(finding, Deadlock) and finding.starved and not partly(finding)
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:
         for deadlock in filter(self.claims, facts.of(Deadlock)):
-            first, *others = deadlock.blocked
-            signals = [(span, "this could let it go") for span in first.signallers]
-            waits = [(b.span, f"role {b.role} waits for {b.waits_for}") for b in others]
-            name = f"{first.slot.name}[{first.slot.index}]" if first.slot else "the rendezvous"
+            first = deadlock.blocked[0]
             yield self.report(
                 first.span,
                 f"waits for {first.waits_for}",
-                secondary=(*waits, *signals),
+                secondary=places(deadlock),
                 path=(f"at {first.iteration}",) if first.iteration else (),
                 role=first.role,
-                barrier=name,
+                barrier=barrier_name(first),
             )

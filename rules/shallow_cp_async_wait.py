@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from cake.diagnostics import Diagnostic
 from cake.kinds.rule import Bad, Good, Rule
 from cake.machine.facts import Facts, Finding, Race
+from cake_plugins.rules._ring import before, calls_in
 
 MENDED = """
 @kernel(arch="sm_80")
@@ -74,9 +75,9 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
             cta_sync()
             cp_async(at[(j + 1) % 2], a[0:+16, (j + 1) * 64:+64])
             cp_async_commit()
-            cp_async_wait(2)
+            cp_async_wait(2)  #!
             cta_sync()
-            fa = ldmatrix(at[j % 2], layout="mma_a")  #!
+            fa = ldmatrix(at[j % 2], layout="mma_a")  #> used here
             fb = ldmatrix(at[j % 2], layout="mma_b")
             acc = mma(fa, fb, acc)
         cp_async_wait(0)
@@ -97,10 +98,13 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
     def check(self, facts: Facts) -> Iterable[Diagnostic]:
         for race in filter(self.claims, facts.of(Race)):
             earlier, later = race.earlier, race.later
+            wait = before(calls_in(facts, later.role, "cp_async_wait"), later.span)
+            places = [(later.span, "used here"), (earlier.span, "may still be writing")]
+            if wait is not None:
+                places.insert(0, (wait.span, "leaves the group in flight"))
             yield self.report(
-                later.span,
-                "used here",
-                secondary=((earlier.span, "may still be writing"),),
+                *places[0],
+                secondary=tuple(places[1:]),
                 buffer=later.buffer.name,
                 earlier=earlier.primitive,
                 later=later.primitive,

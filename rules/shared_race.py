@@ -64,8 +64,10 @@ def total(x: Global[f32, N], y: GlobalOut[f32, N]):
 
     def claims(self, finding: Finding) -> bool:
         match finding:
-            case Race(earlier=earlier, cause="unordered"):
-                return earlier.buffer.space == "shared"
+            case Race(earlier=earlier, later=later, cause="unordered" | "overtaken"):
+                in_ring = earlier.asynchronous_write or later.asynchronous_write
+                reused = later.write and not earlier.write and earlier.asynchronous
+                return earlier.buffer.space == "shared" and not in_ring and not reused
         return False
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:

@@ -112,8 +112,8 @@ def stage(y: GlobalOut[bf16, M, N]):
 
     def claims(self, finding: Finding) -> bool:
         match finding:
-            case Race(earlier=earlier, cause="incomplete"):
-                return earlier.asynchronous and not earlier.write and earlier.primitive != "wgmma"
+            case Race(earlier=earlier, later=later, cause="incomplete" | "unordered"):
+                return later.write and not earlier.write and earlier.completion == "bulk"
         return False
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:

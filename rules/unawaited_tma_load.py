@@ -156,13 +156,8 @@ def one(x: Global[bf16, M, N], y: GlobalOut[bf16, M, N]):
 
     def claims(self, finding: Finding) -> bool:
         match finding:
-            case Race(earlier=earlier, cause="incomplete"):
-                return (
-                    earlier.asynchronous
-                    and earlier.write
-                    and earlier.proxy == "async"
-                    and earlier.buffer.space == "shared"
-                )
+            case Race(earlier=earlier, later=later, cause="incomplete"):
+                return earlier.asynchronous_write and not later.asynchronous_write
         return False
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:

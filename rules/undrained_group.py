@@ -48,11 +48,28 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
         store(c[0:+16, 0:+16], acc, vector=1)
 """
 
+MENDED_WGMMA = """
+@kernel(arch="sm_90a")
+def square(y: GlobalOut[f32, M, N]):
+    grid(1)
+    s = Shared[bf16, 64, 64](swizzle=128)
+    with role("tile", warpgroups=1):
+        stmatrix(s[:, :], cast(zeros(f32, 64, 64, layout="wgmma"), bf16))
+        fence_async()
+        named_sync(1, warps=4)
+        acc = zeros(f32, 64, 64, layout="wgmma")
+        wgmma_fence()
+        acc = wgmma(s, s, acc)
+        wgmma_commit()
+        wgmma_wait(0)
+        store(y[0:+64, 0:+64], acc, vector=1)
+"""
+
 
 class UndrainedGroup(Rule):
     family = "sync"
     message = "an asynchronous operation {state} when its warp ends"
-    help = "wait for it before the end: cp_async_wait(0) or wgmma_wait(0), after a commit"
+    help = "{mend}"
     cases = (
         Bad(
             "the last group is not waited for",
@@ -80,6 +97,26 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
             fixed=MENDED,
             dims={"M": 16, "K": 320},
         ),
+        Bad(
+            "a wgmma that is never committed",
+            """
+@kernel(arch="sm_90a")
+def square(y: GlobalOut[f32, M, N]):
+    grid(1)
+    s = Shared[bf16, 64, 64](swizzle=128)
+    with role("tile", warpgroups=1):
+        stmatrix(s[:, :], cast(zeros(f32, 64, 64, layout="wgmma"), bf16))
+        fence_async()
+        named_sync(1, warps=4)
+        acc = zeros(f32, 64, 64, layout="wgmma")
+        wgmma_fence()
+        acc = wgmma(s, s, acc)  #!
+        wgmma_wait(0)
+        store(y[0:+64, 0:+64], acc, vector=1)
+""",
+            fixed=MENDED_WGMMA,
+            dims={"M": 64, "N": 64},
+        ),
         Good("waited for", MENDED, dims={"M": 16, "K": 320}),
     )
 
@@ -88,5 +125,9 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:
         for found in filter(self.claims, facts.of(Undrained)):
+            kind = found.group
             state = "is in flight" if found.committed else "was never committed"
-            yield self.report(found.span, "issued here", state=state)
+            mend = f"add {kind}_wait(0) before the end of the role"
+            if not found.committed:
+                mend = f"add {kind}_commit() after line {found.span.line}, before the {kind}_wait(...) that counts it"
+            yield self.report(found.span, "issued here", state=state, mend=mend)

@@ -75,8 +75,8 @@ def one(x: Global[bf16, M, N], y: GlobalOut[bf16, M, N]):
     with role("all", warps=1):
         with one_thread():
             expect_bytes(bar, s)  #!
-            tma_load(s, x[0:+8, 0:+64], bar)  #!
-        wait(bar, 0)  #!
+            tma_load(s, x[0:+8, 0:+64], bar)
+        wait(bar, 0)
         with one_thread():
             tma_store(y[0:+8, 0:+64], s)
             bulk_commit()

@@ -138,11 +138,12 @@ class Reference:
         name, which = self.programs[warp][self.at[warp]]
         if name == "wait":
             target = self.waited[warp][which]
-            done = len(self.phases[which])
-            if done % 2 == target % 2:
+            known = sum(self.graph.path(phase, self.last[warp]) for phase in self.phases[which])
+            needed = known if known % 2 != target % 2 else known + 1
+            if len(self.phases[which]) < needed:
                 return False
             self.waited[warp][which] += 1
-            self.tick(warp, self.phases[which][done - 1])
+            self.tick(warp, *self.phases[which][:needed][-1:])
         elif name == "meet":
             return self.meet(warp)
         else:

@@ -14,34 +14,40 @@ from cake.machine.effects import BarrierSlot
 @dataclass(slots=True)
 class Clock:
     """What is known to have happened: warp w up to epoch `seen[w]`, and visible to the async proxy up to
-    `published[w]`; `events` has a bit for each asynchronous operation known complete."""
+    `published[w]`; `events` has a bit for each asynchronous operation known complete; `phases` how many
+    phases of an mbarrier are known complete."""
 
     seen: list[int]
     published: list[int]
     events: int = 0
+    phases: dict[BarrierSlot, int] = field(default_factory=dict)
 
     @classmethod
     def zero(cls, warps: int) -> Clock:
-        return cls([0] * warps, [0] * warps, 0)
+        return cls([0] * warps, [0] * warps)
 
     def copy(self) -> Clock:
-        return Clock(self.seen[:], self.published[:], self.events)
+        return Clock(self.seen[:], self.published[:], self.events, self.phases.copy())
 
     def join(self, other: Clock) -> None:
         """Know what `other` knows, too."""
         self.seen = [a if a > b else b for a, b in zip(self.seen, other.seen, strict=True)]
         self.published = [a if a > b else b for a, b in zip(self.published, other.published, strict=True)]
         self.events |= other.events
+        for slot, phase in other.phases.items():
+            if phase > self.phases.get(slot, 0):
+                self.phases[slot] = phase
 
 
 @dataclass(slots=True)
 class Barrier:
-    """One mbarrier. `phase` counts completed phases; `gathered` is the knowledge arrivals brought."""
+    """One mbarrier. `phase` counts completed phases; `gathered` is the knowledge arrivals brought;
+    `history[p]` is what a waiter learns that sees `p` phases complete."""
 
     slot: BarrierSlot
     arrivals: int
     gathered: Clock
-    done: Clock
+    history: list[Clock]
     init: Span
     pending: int = 0
     phase: int = 0
@@ -59,13 +65,15 @@ class Barrier:
         self.phase += 1
         self.pending = self.arrivals
         self.expected = self.delivered = 0
-        self.done.join(self.gathered)
-        self.gathered = self.done.copy()
+        self.gathered.phases[self.slot] = self.phase
+        self.history.append(self.gathered)
+        self.gathered = self.gathered.copy()
         return True
 
-    def passed(self, parity: int) -> bool:
-        """try_wait.parity: the phase before the current one has this parity."""
-        return (self.phase & 1) != (parity & 1)
+    def passing(self, known: int, parity: int) -> int:
+        """try_wait.parity passes when the phase before the current one has this parity: the fewest completed
+        phases at which a waiter that knows of `known` may pass. Whatever the schedule, it learns no more."""
+        return known if (known & 1) != (parity & 1) else known + 1
 
 
 @dataclass(slots=True)

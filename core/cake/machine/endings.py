@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cake.diagnostics import Span
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def deadlock(engine: Engine, alive: list[Agent]) -> None:
-    starved = [b for b in engine.barriers.values() if b.pending == 0 and b.transactions]
+    starved = [
+        b
+        for b in engine.barriers.values()
+        if (b.transactions and b.pending == 0) or (b.transactions < 0 and not b.expected)
+    ]
     if starved:
         for b in starved:
             engine.find(ft.Transactions(b.slot, b.expected, b.delivered, tuple(b.expects), tuple(b.copies)))
@@ -34,12 +39,22 @@ def deadlock(engine: Engine, alive: list[Agent]) -> None:
         by = signallers(engine, slot)
         where = ", ".join(f"{name}={value}" for name, value in agent.warp.iterations)
         key = (instruction.span, slot.name if slot else what)
-        seen.setdefault(
-            key,
-            ft.Blocked(agent.warp.index, agent.warp.role.name, instruction.span, what, slot, by, where),
-        )
-    blocked = tuple(seen.values())
+        waiting = ft.Blocked(agent.warp.index, agent.warp.role.name, instruction.span, what, slot, by, where)
+        seen.setdefault(key, _with_phases(engine, agent, waiting))
+    blocked = tuple(sorted(seen.values(), key=lambda b: (b.slot is not None, not b.incomplete)))
     engine.find(ft.Deadlock(blocked, starved=_starved(engine, blocked)))
+
+
+def _with_phases(engine: Engine, agent: Agent, blocked: ft.Blocked) -> ft.Blocked:
+    barrier = engine.barriers.get(blocked.slot) if blocked.slot is not None else None
+    if barrier is None:
+        return blocked
+    known = agent.clock.phases.get(barrier.slot, 0)
+    # It is blocked, so the phase it needs is the next one after those it knows of, or the one after that.
+    needed = known + 1 if barrier.phase < known + 1 else known + 2
+    return replace(
+        blocked, completed=barrier.phase, needed=needed, pending=barrier.pending, arrivals=barrier.arrivals
+    )
 
 
 def _starved(engine: Engine, blocked: tuple[ft.Blocked, ...]) -> bool:

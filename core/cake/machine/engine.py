@@ -52,6 +52,7 @@ class Engine:
         self.init_epochs: dict[fx.BarrierSlot, tuple[int, int]] = {}
         self.pool = 0
         self.events = 0
+        self.firsts: dict[tuple[Instruction, int], int] = {}
         self.copies: list[tuple[int, Instruction, fx.BarrierSlot]] = []
         self.signals: dict[fx.BarrierSlot, dict[Span, None]] = {}
         self.arrived: dict[fx.BarrierSlot, set[int]] = {}
@@ -186,6 +187,7 @@ class Engine:
         write: bool,
         event: int = -1,
         proxy: str = "generic",
+        completion: fx.Group | fx.BarrierSlot | None = None,
     ) -> None:
         for _, extent in box:
             if extent == 0:
@@ -194,9 +196,8 @@ class Engine:
         if buffer.space == "global" and not buffer.output:
             return
         index = agent.warp.index
-        new = Record(
-            write, event, index, agent.clock.seen[index], box, instruction, agent.warp.role.name, proxy
-        )
+        role = agent.warp.role.name
+        new = Record(write, event, index, agent.clock.seen[index], box, instruction, role, proxy, completion)
         clock = agent.clock.published if proxy == "async" else agent.clock.seen
         if event < 0 or proxy == "generic":
             # Program order orders a warp's own generic accesses.
@@ -204,18 +205,20 @@ class Engine:
         for old in shadow.conflicts(new, Knowledge(clock, self.known(agent))):
             self.race(agent, old, new, buffer)
         if not write and not shadow.holds(box):
-            self.find(
-                ft.UninitializedRead(self.describe(agent, instruction, buffer, box, write, event, proxy))
-            )
+            self.find(ft.UninitializedRead(self.access_of(new, buffer)))
         shadow.add(new)
+        if write and event < 0:
+            self.firsts.setdefault((instruction, index), new.epoch)
         if write:
             shadow.mark(box)
 
     def race(self, agent: Agent, old: Record, new: Record, buffer: Buffer) -> None:
         if old.event >= 0:
-            cause = "incomplete"
+            cause = self.unfinished(agent, old)
         elif agent.clock.seen[old.warp] >= old.epoch or old.warp == new.warp:
             cause = "unfenced"
+        elif old.write and not new.write and self.told_before(agent, old):
+            cause = "overtaken"
         else:
             cause = "unordered"
         earlier, later = self.access_of(old, buffer), self.access_of(new, buffer)
@@ -224,6 +227,21 @@ class Engine:
             if same == (earlier.span, later.span, cause, buffer.name):
                 return
         self.find(ft.Race(earlier, later, cause))  # type: ignore[arg-type]
+
+    def told_before(self, agent: Agent, old: Record) -> bool:
+        """Whether `agent` knows of an earlier execution of the instruction, whose bytes this one replaces."""
+        return self.firsts[old.instruction, old.warp] <= agent.clock.seen[old.warp]
+
+    def unfinished(self, agent: Agent, old: Record) -> str:
+        """What is amiss with an asynchronous operation that `agent` does not know to be complete. Of one that
+        completes in its warp: `agent` does not even know of its issue, or its lanes have not met since."""
+        issuer = self.agents[old.warp]
+        if isinstance(old.completion, fx.BarrierSlot):
+            waited = agent.clock.phases.get(old.completion, 0) > 0
+            return "overtaken" if waited and issuer is not agent else "incomplete"
+        if issuer is agent:
+            return "unordered" if agent.lane_events >> old.event & 1 else "incomplete"
+        return "incomplete" if agent.clock.seen[old.warp] >= old.epoch else "unordered"
 
     def access_of(self, record: Record, buffer: Buffer) -> ft.Access:
         i = record.instruction
@@ -238,31 +256,24 @@ class Engine:
             buffer,
             record.box,
             record.event >= 0,
+            record.completion,
         )
-
-    def describe(
-        self,
-        agent: Agent,
-        instruction: Instruction,
-        buffer: Buffer,
-        box: fx.Box,
-        write: bool,
-        event: int,
-        proxy: str,
-    ) -> ft.Access:
-        record = Record(write, event, agent.warp.index, 0, box, instruction, agent.warp.role.name, proxy)
-        return self.access_of(record, buffer)
 
     def _async(self, agent: Agent, instruction: Instruction, effect: fx.Async) -> None:
         self.events += 2
         reads, writes = self.events, self.events - 1
-        for read in effect.reads:
+        parts: tuple[fx.Read | fx.Write, ...] = (*effect.reads, *effect.writes)
+        for part in parts:
+            write = isinstance(part, fx.Write)
             self.access(
-                agent, instruction, read.buffer, read.box, write=False, event=reads, proxy=effect.proxy
-            )
-        for write in effect.writes:
-            self.access(
-                agent, instruction, write.buffer, write.box, write=True, event=writes, proxy=effect.proxy
+                agent,
+                instruction,
+                part.buffer,
+                part.box,
+                write=write,
+                event=writes if write else reads,
+                proxy=effect.proxy,
+                completion=effect.group or effect.barrier,
             )
         if effect.group is not None:
             agent.group(effect.group).open.append((1 << reads, 1 << writes, instruction.span))
@@ -303,9 +314,9 @@ class Engine:
         old = self.barriers.get(effect.slot)
         if old is not None:
             self.find(ft.BarrierMisuse("reinitialized", effect.slot, instruction.span, old.init))
-        clock = Clock.zero(self.count)
+        start = Clock.zero(self.count)
         barrier = Barrier(
-            effect.slot, effect.arrivals, clock, clock.copy(), instruction.span, effect.arrivals
+            effect.slot, effect.arrivals, start.copy(), [start], instruction.span, effect.arrivals
         )
         self.barriers[effect.slot] = barrier
         self.init_epochs[effect.slot] = (agent.warp.index, agent.clock.seen[agent.warp.index])
@@ -356,10 +367,16 @@ class Engine:
         if barrier is None:
             return
 
+        needed = barrier.passing(agent.clock.phases.get(effect.slot, 0), effect.parity)
+        if needed == 0:
+            self.facts.idle_waits[effect.slot.name, agent.warp.role.name] = instruction.span
+
         def ready() -> bool:
-            if not barrier.passed(effect.parity):
+            if barrier.phase < needed:
                 return False
-            agent.clock.join(barrier.done)
+            if barrier.phase > needed:
+                self.find(ft.BarrierMisuse("overrun", effect.slot, instruction.span, barrier.init))
+            agent.clock.join(barrier.history[needed])
             return True
 
         if not ready():

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One access to memory: by which instruction (primitive name and place), warp, proxy, on which bytes."""
+    """One access to memory: by which instruction (primitive name and place), warp, proxy, on which bytes.
+    `completion`: the kind of group, or the mbarrier, that shows an asynchronous access to be complete."""
 
     primitive: str
     span: Span
@@ -31,20 +32,28 @@ class Access:
     buffer: Buffer
     box: Box
     asynchronous: bool
+    completion: Group | BarrierSlot | None = None
+
+    @property
+    def asynchronous_write(self) -> bool:
+        """A copy into these bytes that an mbarrier shows to be complete."""
+        return self.write and isinstance(self.completion, BarrierSlot)
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
     """Two conflicting accesses with nothing that orders them.
 
-    `cause`: "unordered" no path of synchronization from one to the other; "unfenced" ordered, but the
-    earlier generic access was not published to the async proxy by its thread; "incomplete" the earlier
-    asynchronous operation is not known to have completed.
+    `cause`: "unordered" no path of synchronization from one to the other (of an asynchronous operation that
+    completes in its warp: not even from its issue); "unfenced" ordered, but the earlier generic access was
+    not published to the async proxy by its thread; "incomplete" the earlier asynchronous operation is not
+    known to have completed; "overtaken" unordered or incomplete, but the reader was told of an earlier
+    execution of the same write: the bytes it was told of are being replaced.
     """
 
     earlier: Access
     later: Access
-    cause: Literal["unordered", "unfenced", "incomplete"]
+    cause: Literal["unordered", "unfenced", "incomplete", "overtaken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,9 @@ class Misaligned:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A warp that waits for ever: where, for what, and which instructions could have let it go."""
+    """A warp that waits for ever: where, for what, and which instructions could have let it go. Of an
+    mbarrier: `completed` phases so far, `needed` for the wait to pass, `pending` of `arrivals`
+    missing."""
 
     warp: int
     role: str
@@ -87,11 +98,21 @@ class Blocked:
     slot: BarrierSlot | None
     signallers: tuple[Span, ...]
     iteration: str = ""
+    completed: int = 0
+    needed: int = 0
+    pending: int = 0
+    arrivals: int = 0
+
+    @property
+    def incomplete(self) -> bool:
+        """Some of the phase's arrivals came, some did not."""
+        return 0 < self.pending < self.arrivals
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlock:
-    """No warp can go on. `blocked` lists each distinct wait once. `starved`: whoever arrived on what the
+    """No warp can go on. `blocked` lists each distinct wait once: at rendezvous first, then where some
+    arrivals came. `starved`: whoever arrived on what the
     first one waits for has ended."""
 
     blocked: tuple[Blocked, ...]
@@ -116,7 +137,9 @@ class BarrierMisuse:
     `kind`: "uninitialized" (used before init), "reinitialized", "init_unordered" (a warp uses it without a
     rendezvous after the initialization), "init_unfenced" (no fence.mbarrier_init between init and the
     first use by the async proxy), "too_many_arrivals" (arrivals beyond the phase's count), "overrun"
-    (the barrier moved two phases past a waiter), "unconsumed" (bytes still arriving at exit).
+    (a wait is answered by an older phase than the one just completed: nothing keeps the barrier from moving
+    past the waiter, or the parity is wrong), "idle_wait" (the wait for a copy passes before the first phase
+    is complete; `other` uses its bytes), "unconsumed" (bytes still arriving at exit).
     """
 
     kind: Literal[
@@ -126,6 +149,7 @@ class BarrierMisuse:
         "init_unfenced",
         "too_many_arrivals",
         "overrun",
+        "idle_wait",
         "unconsumed",
     ]
     slot: BarrierSlot
@@ -204,6 +228,8 @@ class Facts:
     blocks: tuple[int, ...]
     findings: list[Finding] = field(default_factory=list)
     steps: int = 0
+    idle_waits: dict[tuple[str, str], Span] = field(default_factory=dict)
+    """Per mbarrier array and role, a wait that passes before the first phase is complete."""
 
     def of(self, kind: type[F]) -> Iterator[F]:
         """The findings of one kind."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cake.ir.types import Buffer
-from cake.machine.effects import Box
+from cake.machine.effects import BarrierSlot, Box, Group
 from cake.machine.program import Instruction
 
 MAX_MASK = 1 << 24
@@ -31,6 +31,7 @@ class Record:
     instruction: Instruction
     role: str
     proxy: str
+    completion: Group | BarrierSlot | None
 
 
 @dataclass(slots=True)

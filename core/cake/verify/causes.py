@@ -1,84 +1,168 @@
-"""One cause, one error: findings that follow from another finding, or repeat it elsewhere, are left out."""
+"""One cause, one error: findings that follow from another finding, or repeat it elsewhere, are left out.
+
+Findings stand on levels; only one of a lower level explains another, so that no two explain each other away.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from cake.machine import facts as ft
+from cake.machine.effects import BarrierSlot
+
+_LIFE_CYCLE = ("uninitialized", "reinitialized", "init_unordered")
+_RING_FAULTS = 3
+"""The classes of races, up to this one, that leave nothing to be trusted in the ring they are in."""
 
 
-def root_causes(findings: Sequence[ft.Finding]) -> list[ft.Finding]:
+def root_causes(facts: ft.Facts) -> list[ft.Finding]:
     """The findings without their consequences and repetitions, in the same order."""
-    alone = _without_repetitions(findings)
-    return [f for f in alone if not any(_explains(other, f) for other in alone if other is not f)]
+    findings = _with_idle_waits(facts)
+    kept = [f for f in findings if not any(_explains(other, f) for other in findings if other is not f)]
+    return _without_repetitions(kept)
+
+
+def _with_idle_waits(facts: ft.Facts) -> list[ft.Finding]:
+    """A copy that is used too soon by a role that did wait on its mbarrier, but on the phase before the
+    first: the wait is at fault."""
+    out: dict[ft.Finding, None] = {}
+    for finding in facts.findings:
+        if isinstance(finding, ft.Race) and isinstance(finding.earlier.completion, BarrierSlot):
+            slot, later = finding.earlier.completion, finding.later
+            wait = facts.idle_waits.get((slot.name, later.role))
+            if wait is not None and not later.asynchronous_write:
+                out[ft.BarrierMisuse("idle_wait", BarrierSlot(slot.name, 0), wait, later.span)] = None
+        out[finding] = None
+    return list(out)
 
 
 def _without_repetitions(findings: Sequence[ft.Finding]) -> list[ft.Finding]:
-    """Races of one kind between the same instructions of the same roles are one mistake: the first stays."""
+    """Races of one kind between the same instructions of the same roles are one mistake: the first stays. So
+    are the misuses of one kind of mbarriers."""
     out: list[ft.Finding] = []
     seen: set[object] = set()
     for finding in findings:
+        kind: object = finding
         if isinstance(finding, ft.Race):
             a, b = finding.earlier, finding.later
-            kind = (finding.cause, a.primitive, b.primitive, a.role, b.role, a.buffer.space)
-            if kind in seen:
-                continue
+            kind = (_race_class(finding), a.primitive, b.primitive, a.role, b.role, a.buffer.space)
+        elif isinstance(finding, ft.BarrierMisuse):
+            kind = (finding.kind, "" if finding.kind.startswith("init_") else finding.slot.name)
+        if kind not in seen:
             seen.add(kind)
-        out.append(finding)
+            out.append(finding)
     return out
+
+
+def _level(finding: ft.Finding) -> int:
+    match finding:
+        case ft.OutOfBounds() | ft.Misaligned() | ft.RendezvousMismatch() | ft.RegisterPool():
+            return 0
+        case ft.BarrierMisuse(kind="overrun"):
+            return 5
+        case ft.BarrierMisuse(kind="unconsumed") | ft.UninitializedRead() | ft.Undrained(committed=True):
+            return 6
+        case ft.BarrierMisuse(kind=kind):
+            return 0 if kind in _LIFE_CYCLE else 2
+        case ft.Transactions() | ft.Undrained():
+            return 1
+        case ft.Race():
+            return 3
+        case ft.FragmentHazard():
+            return 4
+        case ft.Deadlock():
+            return 7
+    return 8
 
 
 def _explains(cause: ft.Finding, effect: ft.Finding) -> bool:
     """Whether `effect` is what one expects after `cause`."""
-    match effect:
-        case ft.Deadlock():
-            return not isinstance(cause, ft.Deadlock | ft.UninitializedRead | ft.Undrained)
-        case ft.UninitializedRead(access=access):
-            if isinstance(cause, ft.OutOfBounds):
-                return cause.buffer.name == access.buffer.name
-            return isinstance(cause, ft.Race) and access.buffer.name == cause.earlier.buffer.name
-        case ft.Race():
-            return _explains_race(cause, effect)
-        case ft.Undrained(span=span):
-            match cause:
-                case ft.FragmentHazard(kind="in_flight", producer=producer):
-                    return producer == span
-                case ft.Race(earlier=earlier, later=later):
-                    return span in (earlier.span, later.span)
-        case ft.BarrierMisuse(kind="unconsumed"):
-            return not isinstance(cause, ft.UninitializedRead) and cause != effect
-    return False
-
-
-def _explains_race(cause: ft.Finding, race: ft.Race) -> bool:
-    earlier, later = race.earlier, race.later
+    if isinstance(cause, ft.Race) and isinstance(effect, ft.Race):
+        return _race_explains(cause, effect)
+    if _level(cause) >= _level(effect):
+        return False
+    if isinstance(effect, ft.Deadlock):
+        return not isinstance(cause, ft.UninitializedRead | ft.Undrained | ft.Misaligned)
     match cause:
+        case ft.BarrierMisuse(kind=kind, slot=slot):
+            if kind == "idle_wait" and isinstance(effect, ft.Race):
+                return _completes_on(effect.earlier, slot) or _completes_on(effect.later, slot)
+            return kind != "init_unfenced" and not isinstance(effect, ft.FragmentHazard)
+        case ft.RendezvousMismatch():
+            return isinstance(effect, ft.Race) and effect.cause == "unordered"
+        case ft.OutOfBounds(buffer=buffer):
+            return buffer.name in _buffers(effect)
+        case ft.Transactions(slot=slot):
+            return not isinstance(effect, ft.Race) or _completes_on(effect.earlier, slot)
+        case ft.Undrained(group=group, committed=False):
+            return _uncommitted_explains(group, effect)
+        case ft.Race():
+            return _race_explains_other(cause, effect)
+        case ft.FragmentHazard(producer=producer):
+            return isinstance(effect, ft.Undrained) and effect.span == producer
+    return isinstance(effect, ft.BarrierMisuse) and effect.kind == "unconsumed"
+
+
+def _uncommitted_explains(group: str, effect: ft.Finding) -> bool:
+    match effect:
+        case ft.Race(earlier=earlier):
+            return earlier.completion == group
+        case ft.FragmentHazard(kind="in_flight"):
+            return group == "wgmma"
+        case ft.Undrained(group=other):
+            return other == group
+    return isinstance(effect, ft.BarrierMisuse)
+
+
+def _race_explains_other(race: ft.Race, effect: ft.Finding) -> bool:
+    match effect:
         case ft.FragmentHazard(kind="in_flight", producer=producer):
-            return producer in (earlier.span, later.span)
-        case ft.BarrierMisuse(kind="uninitialized" | "init_unordered"):
-            return True
-        case ft.Race() if cause.earlier.buffer.name == earlier.buffer.name:
-            if _consumes_unfinished(cause):
-                # Who does not wait for a copy also releases its bytes too soon.
-                return not _consumes_unfinished(race)
-            if (cause.later.span, cause.earlier.span) == (earlier.span, later.span):
-                return _better(cause, race)
-            return cause.later.span == later.span and _rank(cause) < _rank(race)
-    return False
+            return producer == race.earlier.span
+        case ft.UninitializedRead(access=access):
+            return access.buffer.name == race.earlier.buffer.name
+        case ft.Undrained(span=span):
+            return span in (race.earlier.span, race.later.span)
+    return isinstance(effect, ft.BarrierMisuse)
 
 
-def _consumes_unfinished(race: ft.Race) -> bool:
-    """A copy's bytes are read before it is known to be complete."""
-    return race.cause == "incomplete" and race.earlier.write and not race.later.write
+def _race_explains(cause: ft.Race, effect: ft.Race) -> bool:
+    """Of races on one buffer, the one to mend first."""
+    a, b = _race_class(cause), _race_class(effect)
+    if cause.earlier.buffer.name != effect.earlier.buffer.name or a >= b:
+        return False
+    if a <= _RING_FAULTS:
+        return effect.cause != "unfenced"
+    same = {cause.earlier.span, cause.later.span} == {effect.earlier.span, effect.later.span}
+    return same or cause.later.span == effect.later.span or _parties(effect) <= _parties(cause)
 
 
-def _better(cause: ft.Race, mirror: ft.Race) -> bool:
-    """Of a race and its mirror image, which to show: a known kind of incompleteness, then the later read."""
-    if _rank(cause) != _rank(mirror):
-        return _rank(cause) > _rank(mirror)
-    return not cause.later.write and mirror.later.write
+def _race_class(race: ft.Race) -> int:
+    """What to mend first: a copy used too soon, a slot that is filled twice, a slot released too soon or
+    overtaken; then order, completion and fences, the flow of data before the reuse of space."""
+    earlier, later = race.earlier, race.later
+    if race.cause == "incomplete" and earlier.write and not later.write:
+        return 0
+    if earlier.asynchronous_write and later.asynchronous_write:
+        return 1
+    if not earlier.write and earlier.asynchronous and later.asynchronous_write:
+        return 2
+    if race.cause == "overtaken":
+        return 3 if earlier.asynchronous else 6
+    if race.cause == "unordered":
+        return 4 if earlier.write and not later.write else 5
+    return 7 if race.cause == "incomplete" else 8
 
 
-def _rank(race: ft.Race) -> int:
-    """Of races at one instruction, the one to mend first: order, then completion, then the fence."""
-    return ("unordered", "incomplete", "unfenced").index(race.cause)
+def _parties(race: ft.Race) -> set[tuple[str, str]]:
+    return {(a.role, a.primitive) for a in (race.earlier, race.later)}
+
+
+def _completes_on(access: ft.Access, slot: BarrierSlot) -> bool:
+    return isinstance(access.completion, BarrierSlot) and access.completion.name == slot.name
+
+
+def _buffers(finding: ft.Finding) -> tuple[str, ...]:
+    match finding:
+        case ft.Race(earlier=access) | ft.UninitializedRead(access=access):
+            return (access.buffer.name,)
+    return ()

@@ -44,8 +44,12 @@ def check(
     dims: Mapping[str, int] | None = None,
     constants: Mapping[str, int | float] | None = None,
     arch: str | None = None,
+    budget: float = 10.0,
 ) -> Report:
-    """Judge `kernel` on `dims`, or on small shapes that cover it. Raises nothing for any parsed kernel."""
+    """Judge `kernel` on `dims`, or on small shapes that cover it. Raises nothing for any parsed kernel.
+
+    `budget`: seconds after which no further shape is begun.
+    """
     began = perf_counter()
     given = dict(constants or {})
     choices = [Choice(dims, {})] if dims is not None else choose(kernel, given)
@@ -54,7 +58,16 @@ def check(
     unchecked: list[str] = []
     if not choices:
         unchecked.append("not executed: no small shape that meets the contract was found; give one by --dim")
-    for choice in choices:
+    for number, choice in enumerate(choices):
+        if any(d.severity == "error" for d in found):
+            rest = len(choices) - number
+            unchecked.append(f"{rest} more small shapes wait until the errors above are mended")
+            break
+        if perf_counter() - began > budget:
+            unchecked.append(
+                f"{len(choices) - number} more small shapes: the {budget:g} s for a check are over"
+            )
+            break
         try:
             instance = instantiate(
                 kernel, choice.dims, {**given, **choice.constants}, primitives=registry.primitives, arch=arch
@@ -65,8 +78,6 @@ def check(
         shown.append(instance.title)
         diagnostics = _judge(instance, registry, unchecked)
         found += [d if d.instance else replace(d, instance=instance.title) for d in diagnostics]
-        if any(d.severity == "error" for d in found):
-            break
     seconds = perf_counter() - began
     return Report(tuple(_distinct(found)), tuple(shown), tuple(dict.fromkeys(unchecked)), seconds)
 
@@ -82,7 +93,10 @@ def _judge(instance: Instance, registry: Registry, unchecked: list[str]) -> list
         facts = run(instance).facts
     except EvaluationError as e:
         return [*static, error("type/no-value", e.message, e.span)]
-    facts.findings = root_causes(facts.findings)
+    facts.findings = root_causes(facts)
+    for cut in list(facts.of(ft.Runaway)):
+        unchecked.append(f"{instance.title}: what comes after the first {cut.steps} instructions of a CTA")
+        facts.findings.remove(cut)
     readers = [r for r in rules if r.needs == "facts"]
     told = _apply(readers, facts, unchecked)
     unclaimed = [f for f in facts.findings if not any(r.claims(f) for r in readers)]
