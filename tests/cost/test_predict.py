@@ -227,3 +227,23 @@ def test_a_cta_that_does_not_fit_has_no_time(registry: Registry) -> None:
     with pytest.raises(KernelErrors) as refused:
         predicted(registry, "gemm_sm90a", SQUARE, {"BN": 256, "STAGES": 6})
     assert refused.value.diagnostics[0].code == "cost/does-not-fit"
+
+
+# --- registers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "constants", "compiled"),
+    [
+        ("gemm_sm80", SQUARE, {}, 136),
+        ("gemm_sm80", SQUARE, {"WN": 64}, 219),
+        ("gemm_sm90a", SQUARE, {}, 168),
+        ("softmax", {"M": 8192, "N": 4096}, {}, 32),
+        ("softmax", {"M": 8192, "N": 4096}, {"WARPS": 2}, 79),
+        ("rmsnorm", {"M": 8192, "N": 8192}, {"WARPS": 16}, 47),
+    ],
+)
+def test_estimated_registers_are_near_those_that_nvrtc_takes(
+    registry: Registry, name: str, dims: dict[str, int], constants: dict[str, int], compiled: int
+) -> None:
+    assert predicted(registry, name, dims, constants).occupancy.registers == pytest.approx(compiled, rel=0.1)

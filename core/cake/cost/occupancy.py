@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cake.cost.clock import MOST_REGISTERS
 from cake.diagnostics import KernelErrors, error
 from cake.ir import nodes as n
 from cake.ir.instance import SWIZZLE_ALIGNMENT, Instance
@@ -16,8 +17,11 @@ from cake.machine.program import Branch, Copy, Elected, Instruction, Loop, Progr
 WARP_REGISTERS = 256
 """Registers are dealt to a warp in pieces of so many (CUDA occupancy tables)."""
 
-BASE_REGISTERS = 24
-"""What addresses, counters and the compiler's temporaries take beside fragments."""
+BASE_REGISTERS = 16
+"""What addresses and the compiler's temporaries take beside fragments in straight code."""
+
+LOOP_REGISTERS = 32
+"""What counters, addresses of stages and tiles, and loads drawn ahead take more in loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,10 @@ def estimate(instance: Instance, program: Program) -> int:
         line = list(_flatten(steps))
         for step, _ in line:
             if isinstance(step, Instruction) and _trades(instance, step):
-                return min(255, 65536 // instance.threads // 8 * 8)
-        peak = max(peak, _live(line))
-    return min(255, BASE_REGISTERS + peak)
+                return min(MOST_REGISTERS, 65536 // instance.threads // 8 * 8)
+        loops = any(around for _, around in line)
+        peak = max(peak, _live(line) + (LOOP_REGISTERS if loops else 0))
+    return min(MOST_REGISTERS, BASE_REGISTERS + peak)
 
 
 def _trades(instance: Instance, instruction: Instruction) -> bool:
@@ -93,7 +98,7 @@ def _trades(instance: Instance, instruction: Instruction) -> bool:
     return any(isinstance(effect, SetRegisters) for effect in instruction.primitive.effects(op))
 
 
-def _flatten(steps: tuple[Step, ...], start: int = 0) -> Iterator[tuple[Instruction | Copy, tuple[int, ...]]]:
+def _flatten(steps: tuple[Step, ...]) -> Iterator[tuple[Instruction | Copy, tuple[int, ...]]]:
     """Instructions in order of the text, each with the loops around it."""
     for step in steps:
         if isinstance(step, Instruction | Copy):
@@ -133,10 +138,10 @@ def _live(line: list[tuple[Instruction | Copy, tuple[int, ...]]]) -> int:
                 words[step.target] = max(words.get(step.target, 0), size)
                 first.setdefault(step.target, at)
                 last[step.target] = max(last.get(step.target, at), at)
-    return max(
-        (sum(words[name] for name in first if first[name] <= at <= last[name]) for at in range(len(line))),
-        default=0,
-    )
+    # What dies at an instruction makes room for what it defines.
+    before = (sum(words[x] for x in first if first[x] < at <= last[x]) for at in range(len(line)))
+    after = (sum(words[x] for x in first if first[x] <= at < last[x]) for at in range(len(line)))
+    return max((*before, *after), default=0)
 
 
 def _used(step: Instruction | Copy) -> set[str]:

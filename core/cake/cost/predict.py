@@ -195,7 +195,7 @@ class _Model:
             try:
                 timeline = whole(run, counts, last=not self.instance.barriers)
                 if strange:
-                    self.notes.append("a loop's count changes from pass to pass; the passes run stand for all")
+                    self.notes.append("a loop's count changes: the passes that were run stand for all")
                 return timeline
             except Stuck:
                 # Roles that fit together in full may not do so when shortened.
