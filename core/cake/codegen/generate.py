@@ -14,7 +14,7 @@ from typing import Any
 from cake.codegen.expressions import MULTIPLICATIVE, SHIFT, UNARY, Scalars, group, integer
 from cake.codegen.pieces import number
 from cake.codegen.plan import LaunchPlan, PointerParam, TensorMapParam, TensorSpec
-from cake.codegen.ranges import Ranges, fits_int
+from cake.codegen.ranges import ANY, Ranges, fits_int
 from cake.codegen.writer import ELEMENT, Writer, c_name, times
 from cake.ir import nodes as n
 from cake.ir.instance import Instance, RoleInfo
@@ -320,8 +320,8 @@ class _Generator:
         if known is not None:
             self.out.line(f"{known} = {text};")
             return
-        if ctype == "int" and not fits_int(self.ranges.known.get(target, (0, 0))):
-            ctype = "long long"
+        if ctype in ("int", "long long"):
+            ctype = "int" if fits_int(self.ranges.known.get(target, ANY)) else "long long"
         self.scopes[-1][target] = c_name(target)
         self.out.line(f"{ctype} {c_name(target)} = {text};")
 

@@ -182,7 +182,7 @@ class Writer:
             if text != "0":
                 text = times(text, window.buffer.shape[axis])
             term = total([*summands(origin), *summands(at)])
-            if not narrow and text == "0" and term != "0":
+            if not narrow and text == "0" and term != "0" and not term.startswith("static_cast<long long>"):
                 term = f"static_cast<long long>({term})"
             text = total([t for t in (text, *summands(term)) if t != "0"])
         return group(text, ADDITIVE)
@@ -250,7 +250,8 @@ def times(text: str, factor: int) -> str:
     return text if factor == 1 else f"{group(text, MULTIPLICATIVE)} * {factor}"
 
 
-_RESERVED = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t
+_RESERVED = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t
 class compl concept const const_cast consteval constexpr constinit continue co_await co_return co_yield
 decltype default delete do double dynamic_cast else enum explicit export extern false float for friend
 goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
