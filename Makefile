@@ -38,7 +38,7 @@ gpu:
 	PYTHONPATH=core $(PYTHON) -m pytest -m gpu tests/gpu
 
 snapshots: $(STAMP)
-	$(BIN)/python -m pytest -q tests/test_snapshots.py tests/codegen --write-snapshots
+	$(BIN)/python -m pytest -q tests/test_snapshots.py tests/codegen tests/verify/test_rendering.py --write-snapshots
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -28,7 +28,7 @@ from cake.diagnostics import Diagnostic, Span
 from cake.ir import nodes as n
 from cake.kinds.rule import Bad, Good, Rule
 from cake.machine.facts import Facts, Finding, Race
-from cake_plugins.rules._ring import barrier_of, calls_in
+from cake_plugins.rules._ring import barrier_of, before, calls_in
 
 MENDED = """
 @kernel(arch="sm_90a")
@@ -68,10 +68,7 @@ class EarlyRelease(Rule):
     family = "sync"
     archs = ">=sm_90"
     message = "`{later}` overwrites {buffer} while `{earlier}` may still read it"
-    help = (
-        "release the slot only after a wgmma_wait(...) that covers the wgmma in line {line}, by "
-        "every reading warp"
-    )
+    help = "{mend}"
     cases = (
         Bad(
             "the wait leaves one group in flight",
@@ -169,8 +166,22 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
                 buffer=later.buffer.name,
                 earlier=earlier.primitive,
                 later=later.primitive,
-                line=earlier.span.line,
+                mend=_mend(facts, race, place),
             )
+
+
+def _mend(facts: Facts, race: Race, place: Span) -> str:
+    line = race.earlier.span.line
+    if race.cause == "unordered":
+        return (
+            f"let every warp that executes line {line} arrive after its wgmma_wait(...), and count them all"
+        )
+    wait = before(calls_in(facts, race.earlier.role, "wgmma_wait"), place)
+    if wait is None or wait.span < race.earlier.span:
+        return f"add wgmma_wait(0) after the commit of line {line}, before line {place.line}"
+    return (
+        f"let wgmma_wait(...) in line {wait.span.line} cover line {line}, or release the slot one step later"
+    )
 
 
 def _release(facts: Facts, race: Race) -> tuple[Span, str]:

@@ -172,5 +172,6 @@ def _mend(facts: Facts, load: Access) -> str:
     waits = [call for call in calls_in(facts, load.role, "wait") if call.span < load.span]
     if waits:
         name = barrier_of(waits[-1])
-        return f"let every warp that reads {load.buffer.name} arrive on {name}, after its last read, and count them all"
+        readers = f"every warp that reads {load.buffer.name}"
+        return f"let {readers} arrive on {name} after its last read, and count them all"
     return f"before line {load.span.line}, wait for the slot's release: wait(free[s], parity ^ 1)"

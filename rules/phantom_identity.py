@@ -58,7 +58,7 @@ class PhantomIdentity(Rule):
 def peak(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(1)
     with role("row", warps=1):
-        v = load(x[:], vector=1, fill=0.0)  #> filled with
+        v = load(x[:], vector=1, fill=0.0)  #> loaded here
         store(y[:], v - warp_max(v), vector=1)  #!
 """,
             fixed=MENDED,

@@ -14,7 +14,8 @@ Mend
 
 Silent when
     The waiter expects more phases than the other role's loop makes (sync/role-trip-mismatch); byte counts
-    (sync/wrong-transaction-bytes); some arrivals came (sync/arrival-count); the register pool (res/register-budget).
+    (sync/wrong-transaction-bytes); some arrivals came (sync/arrival-count);
+    the register pool (res/register-budget).
 
 Source
     PTX ISA, "mbarrier: phase and parity".

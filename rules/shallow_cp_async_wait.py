@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cake.diagnostics import Diagnostic
+from cake.ir import nodes as n
 from cake.kinds.rule import Bad, Good, Rule
 from cake.machine.facts import Facts, Finding, Race
 from cake_plugins.rules._ring import before, calls_in
@@ -54,10 +55,7 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
 class ShallowCpAsyncWait(Rule):
     family = "sync"
     message = "`{later}` uses {buffer} while the `{earlier}` that fills it may be in flight"
-    help = (
-        "let cp_async_wait(...) cover the group of line {line} (count the groups committed after "
-        "it), then cta_sync()"
-    )
+    help = "{mend}"
     cases = (
         Bad(
             "one group too many stays in flight",
@@ -108,5 +106,12 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
                 buffer=later.buffer.name,
                 earlier=earlier.primitive,
                 later=later.primitive,
-                line=earlier.span.line,
+                mend=_mend(earlier.span.line, later.span.line, wait),
             )
+
+
+def _mend(copied: int, used: int, wait: n.Call | None) -> str:
+    count = f"n the groups committed after that of line {copied}"
+    if wait is None:
+        return f"before line {used}, add cp_async_wait(n), {count}, then cta_sync()"
+    return f"lower the count in line {wait.span.line} to n, {count}; then cta_sync()"

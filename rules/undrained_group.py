@@ -129,5 +129,6 @@ def square(y: GlobalOut[f32, M, N]):
             state = "is in flight" if found.committed else "was never committed"
             mend = f"add {kind}_wait(0) before the end of the role"
             if not found.committed:
-                mend = f"add {kind}_commit() after line {found.span.line}, before the {kind}_wait(...) that counts it"
+                line = found.span.line
+                mend = f"add {kind}_commit() after line {line}, before the {kind}_wait(...) that counts it"
             yield self.report(found.span, "issued here", state=state, mend=mend)
