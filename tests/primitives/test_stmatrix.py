@@ -82,7 +82,7 @@ def _stores(source: str, rank: int) -> dict[tuple[int, int], int]:
 
 
 def _evaluate(address: str, names: tuple[str, ...], rank: int, lane: int) -> int:
-    env = {"cake_rank": rank, "cake_lane": lane, "cake_base": 0}
+    env = {"cake_rank": rank, "cake_lane": lane, "s": 0}
     for swizzle in (32, 64, 128):
         env[f"cake_swizzle_{swizzle}"] = lambda offset, span=swizzle: swizzle_offset(offset, span)
     row, row_text, half, half_text = names
