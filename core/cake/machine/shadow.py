@@ -71,12 +71,12 @@ class Shadow:
         clock, events, event = known.clock, known.events, new.event
         for records in self.candidates(new.box):
             for old in records:
-                if not (old.write or new.write) or not overlap(old.box, new.box):
-                    continue
+                # Most accesses are known to come before: ask that first, it is cheaper than comparing boxes.
                 if old.event >= 0:
-                    if not (events >> old.event) & 1 and old.event != event:
-                        out.append(old)
-                elif clock[old.warp] < old.epoch:
+                    ordered = (events >> old.event) & 1 or old.event == event
+                else:
+                    ordered = clock[old.warp] >= old.epoch
+                if not ordered and (old.write or new.write) and overlap(old.box, new.box):
                     out.append(old)
         return out
 
@@ -126,4 +126,7 @@ def overlap(a: Box, b: Box) -> bool:
 
 def contains(outer: Box, inner: Box) -> bool:
     """Whether every element of `inner` lies in `outer`."""
-    return all(x <= y and y + m <= x + n for (x, n), (y, m) in zip(outer, inner, strict=True))
+    for (x, n), (y, m) in zip(outer, inner, strict=True):
+        if y < x or y + m > x + n:
+            return False
+    return True
