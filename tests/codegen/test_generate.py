@@ -156,3 +156,41 @@ def test_the_cache_returns_what_was_compiled_and_survives_damage(registry: Regis
     stored.write_bytes(b"damaged")
     assert compile_source(source, "sm_80", cache_dir=tmp_path) == first
     assert stored.read_bytes() == first.cubin
+
+
+ELECTION = """
+@kernel(arch="sm_80")
+def k(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    i = block
+    with role("row", warps=8):
+        with one_thread("warpgroup"):
+            i = 1
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
+"""
+
+
+@pytest.mark.parametrize(("arch", "test"), [("sm_80", "cake_lane == 0"), ("sm_90a", "cake_elect()")])
+def test_one_thread_is_elected_as_the_architecture_can(arch: str, test: str, registry: Registry) -> None:
+    instance = instantiate(parse(ELECTION), {"N": 256}, primitives=registry.primitives, arch=arch)
+    source = generate(instance).source
+    assert f"if (cake_rank % 4 == 0 && {test}) {{" in source
+    assert compile_source(source, arch).notes == ()
+
+
+BETWEEN = """
+@kernel(arch="sm_90a")
+def k(y: GlobalOut[f32, N]):
+    grid(1)
+    with role("first", warps=4):
+        setmaxnreg = 1
+    cta_sync()
+    with role("second", warps=4):
+        i = 2
+"""
+
+
+def test_what_stands_between_roles_follows_their_chain(registry: Registry) -> None:
+    """As on the machine: roles first, then the statements of the top level, executed by all."""
+    source = generate(instantiate(parse(BETWEEN), {"N": 1}, primitives=registry.primitives)).source
+    assert source.index("} else {") < source.index("int i = 2") < source.index("__syncthreads")

@@ -12,11 +12,12 @@ from math import isfinite
 from typing import Any
 
 from cake.codegen.expressions import MULTIPLICATIVE, SHIFT, UNARY, Scalars, group, integer
-from cake.codegen.pieces import number
+from cake.codegen.pieces import number as literal
 from cake.codegen.plan import LaunchPlan, PointerParam, TensorMapParam, TensorSpec
 from cake.codegen.ranges import ANY, Ranges, fits_int
 from cake.codegen.writer import ELEMENT, Writer, c_name, times
 from cake.ir import nodes as n
+from cake.ir.arch import number
 from cake.ir.instance import Instance, RoleInfo
 from cake.ir.types import FLOAT, INT, BarrierType, DTypeType, FragmentType, RegionType
 from cake.kinds.primitive import Lowering, Operand, Registers, Window
@@ -171,7 +172,7 @@ class _Generator:
             if c_name(name) not in words:
                 continue
             if isinstance(value, float):
-                lines.append(f"constexpr float {c_name(name)} = {number(value)};")
+                lines.append(f"constexpr float {c_name(name)} = {literal(value)};")
             else:
                 ctype = "int" if fits_int((value, value)) else "long long"
                 lines.append(f"constexpr {ctype} {c_name(name)} = {integer(value)};")
@@ -247,9 +248,21 @@ class _Generator:
         rank = "cake_rank" if self.role else "cake_warp"
         test = {"role": f"{rank} == 0 && ", "warpgroup": f"{rank} % 4 == 0 && ", "warp": ""}[scope]
         self.elected = scope
-        self.scoped(f"if ({test}cake_lane == 0) {{", body)
+        self.scoped(f"if ({test}{self.elect()}) {{", body)
         self.elected = ""
         self.out.line("__syncwarp();")
+
+    def elect(self) -> str:
+        """The condition that one lane meets. From sm_90 on it is elect.sync, which takes the same lane every
+        time: the assembler then knows that bulk copies are issued once and needs no loop around each."""
+        if number(self.instance.arch) < 90:
+            return "cake_lane == 0"
+        text = (
+            "__device__ __forceinline__ bool cake_elect() {\n    unsigned one;\n"
+            '    asm volatile("{\\n\\t.reg .pred p;\\n\\telect.sync _|p, 0xffffffff;\\n\\t"\n'
+            '        "selp.u32 %0, 1, 0, p;\\n\\t}" : "=r"(one));\n    return one != 0;\n}'
+        )
+        return f"{self.out.helper('cake_elect', text)}()"
 
     def loop(self, stmt: n.For) -> None:
         """Bounds that the body changes are kept as they are at its start, as the kernel's text means."""
@@ -372,7 +385,7 @@ class _Generator:
             return BUILTINS[name]
         value = self.instance.values[name]
         if isinstance(value, float) and not isfinite(value):
-            return number(value)
+            return literal(value)
         text = c_name(name)
         if not isinstance(value, float):
             self.out.constexprs[text] = int(value)
@@ -400,7 +413,7 @@ class _Generator:
         if expr is None:
             if isinstance(operand.constant, str):
                 return operand.constant
-            return number(operand.constant) if isinstance(operand.constant, float) else str(operand.constant)
+            return literal(operand.constant) if isinstance(operand.constant, float) else str(operand.constant)
         if isinstance(kind, FragmentType):
             return self.fragment_operand(expr, kind)
         if isinstance(kind, RegionType):

@@ -2,6 +2,13 @@
 
 struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };
 
+__device__ __forceinline__ bool cake_elect() {
+    unsigned one;
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
+        "selp.u32 %0, 1, 0, p;\n\t}" : "=r"(one));
+    return one != 0;
+}
+
 __device__ __forceinline__ void cake_wait(unsigned barrier, unsigned parity) {
     asm volatile("{\n\t.reg .pred done;\n"
         "again:\n\t"
@@ -62,7 +69,7 @@ gemm_kernel(
     const unsigned full = cake_base + 163840;
     const unsigned free = cake_base + 163872;
     // 14: with one_thread():
-    if (cake_warp == 0 && cake_lane == 0) {
+    if (cake_warp == 0 && cake_elect()) {
         // 15: mbarrier_init(full)
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full) : "memory");
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full + 8) : "memory");
@@ -87,7 +94,7 @@ gemm_kernel(
         // 20: setmaxnreg_dec(40)
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;" :: : "memory");
         // 21: with one_thread():
-        if (cake_rank == 0 && cake_lane == 0) {
+        if (cake_rank == 0 && cake_elect()) {
             // 22: it = 0
             int it = 0;
             // 23: for tile in range(block, tiles_m * tiles_n, blocks):
@@ -170,7 +177,7 @@ gemm_kernel(
             // 50: with task("epilogue"):
             // task epilogue
             // 51: with one_thread("warpgroup"):
-            if (cake_rank % 4 == 0 && cake_lane == 0) {
+            if (cake_rank % 4 == 0 && cake_elect()) {
                 // 52: bulk_wait_read(0)
                 asm volatile("cp.async.bulk.wait_group.read 0;" :: : "memory");
             }
@@ -197,7 +204,7 @@ gemm_kernel(
             // 56: named_sync(1 + warpgroup, warps=4)
             asm volatile("bar.sync %0, 128;" :: "r"(static_cast<unsigned>(1 + cake_rank / 4)) : "memory");
             // 57: with one_thread("warpgroup"):
-            if (cake_rank % 4 == 0 && cake_lane == 0) {
+            if (cake_rank % 4 == 0 && cake_elect()) {
                 // 58: for p in range(BN // 64):
                 for (int p = 0; p < BN / 64; ++p) {
                     // 59: tma_store(c[row:+64, col + p * 64:+64], ct[p, warpgroup * 64:+64, :])
@@ -209,7 +216,7 @@ gemm_kernel(
             __syncwarp();
         }
         // 61: with one_thread("warpgroup"):
-        if (cake_rank % 4 == 0 && cake_lane == 0) {
+        if (cake_rank % 4 == 0 && cake_elect()) {
             // 62: bulk_wait_read(0)
             asm volatile("cp.async.bulk.wait_group.read 0;" :: : "memory");
         }
