@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
 
 from cake.codegen.pieces import ACCESS, bits, loop, packing, shared_load
 from cake.ir.layouts import REPLICATED, Vector
@@ -40,6 +39,7 @@ from cake.kinds.primitive import (
     parameter,
 )
 from cake.machine.effects import Aligned, Effect, Inside, Read
+from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
 
 CACHE = {"": "", "streaming": "__ldcs", "last_use": "__ldlu"}
 """Cache hint -> the intrinsic that loads with it."""

@@ -20,7 +20,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
 
 from cake.codegen.pieces import ACCESS, loop, packing, shared_store
 from cake.ir.layouts import Accumulator, Replicated, Vector
@@ -41,6 +40,7 @@ from cake.kinds.primitive import (
     parameter,
 )
 from cake.machine.effects import Aligned, Effect, Inside, Region, Write
+from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
 
 
 class Store(Primitive):
