@@ -160,10 +160,14 @@ class CpAsync(Primitive):
             inside = out.in_bounds(source, [*lead, "r_", "k_"])
             at = out.global_index(source, [*lead, "r_", "k_"])
             name = source.buffer.name
-            # A chunk outside reads nothing; its address is kept inside the tensor all the same.
-            out.line(f"const bool inside_ = {inside};")
-            out.line(f"const auto* from_ = {name} + (inside_ ? {at} : 0);")
-            out.line(f"{copy}({out.shared_address(destination, [*into, 'r_', 'k_'])}, from_, inside_);")
+            to = out.shared_address(destination, [*into, "r_", "k_"])
+            if inside == "true":
+                out.line(f"{copy}({to}, {name} + {at}, true);")
+            else:
+                # A chunk outside reads nothing; its address is kept inside the tensor all the same.
+                out.line(f"const bool inside_ = {inside};")
+                out.line(f"const auto* from_ = {name} + (inside_ ? {at} : 0);")
+                out.line(f"{copy}({to}, from_, inside_);")
             if total % threads:
                 out.line("}")
 

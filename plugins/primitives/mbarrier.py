@@ -154,7 +154,7 @@ class ExpectBytes(Primitive):
             elif isinstance(operand.constant, int):
                 fixed += operand.constant
             else:
-                words.append(str(text))
+                words.append(f"static_cast<unsigned>({text})")
         total = " + ".join([f"{fixed}u", *words])
         out.asm(
             "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;",

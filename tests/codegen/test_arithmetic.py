@@ -172,6 +172,7 @@ HOSTILE = """
 @kernel(arch="sm_80")
 def hostile(x: Global[f32, N], y: GlobalOut[f32, N]):
     grid(65536)
+    z = Shared[f32, 2]
     with role("row", warps=1):
         far = block * 65536
         near = far // 65536
@@ -186,6 +187,8 @@ def hostile(x: Global[f32, N], y: GlobalOut[f32, N]):
         for a in range(1000):
             for b in range(block, 70000, 3):
                 it = it + 200
+        cp_async_wait(0)
+        store(z[it % 2], load(z[far // 65536 % 2]))
         store(y[s + p + n + 0 * it:+1], load(x[0:+1], vector=1, fill=0.0), vector=1)
 """
 

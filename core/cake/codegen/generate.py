@@ -440,16 +440,27 @@ class _Generator:
         for axis in range(len(buffer.shape)):
             item = items[axis] if axis < len(items) else n.Range(None, None)
             start = item.start if isinstance(item, n.Range) else item
-            text = "0" if start is None else self.scalar(start)
+            text = (
+                "0"
+                if start is None
+                else self.narrow(start)
+                if buffer.space == "shared"
+                else self.scalar(start)
+            )
             if start is not None:
                 self.out.origins[text] = self.ranges.of(start)
             origin.append(text)
         return Window(replace(buffer, name=c_name(buffer.name)), tuple(origin), kind.window, kind.shape)
+
+    def narrow(self, expr: n.Expr) -> str:
+        """An index of shared memory, whose addresses have 32 bits."""
+        text = self.scalar(expr)
+        return f"static_cast<int>({text})" if self.scalars.wide(expr) else text
 
     def barrier(self, expr: n.Expr, kind: BarrierType) -> str | tuple[str, int]:
         first = self.out.base(c_name(kind.name), kind.offset)
         if isinstance(expr, n.Index):
             item = expr.items[0]
             assert not isinstance(item, n.Range)
-            return f"{first} + {times(self.scalar(item), 8)}"
+            return f"{first} + {times(self.narrow(item), 8)}"
         return first if kind.indexed else (first, kind.count)
