@@ -2,7 +2,7 @@
 
 Finds
     Two writes, or a write and a read, of the same elements of an output tensor by different warps of a CTA,
-    not ordered by synchronization.
+    not ordered by synchronization; writes of the same elements by two CTAs, which nothing orders.
 
 Why
     The last write wins, and which is last is left to chance.
@@ -11,7 +11,7 @@ Mend
     Give each element to one writer, or let the warps meet between the accesses.
 
 Silent when
-    Accesses of different CTAs: each is executed on its own.
+    The CTAs are neither the first two nor the last: these are executed.
 
 Source
     PTX ISA, "Memory Consistency Model".
@@ -51,6 +51,24 @@ def twice(y: GlobalOut[f32, M, N]):
 """,
             dims={"M": 32, "N": 8},
         ),
+        Bad(
+            "two CTAs write one row",
+            """
+@kernel(arch="sm_80")
+def twice(x: Global[f32, M, N], y: GlobalOut[f32, M, N]):
+    grid(M)
+    with role("row", warps=1):
+        store(y[0, :], load(x[block, :], vector=1, fill=0.0), vector=1)  #!
+""",
+            fixed="""
+@kernel(arch="sm_80")
+def twice(x: Global[f32, M, N], y: GlobalOut[f32, M, N]):
+    grid(M)
+    with role("row", warps=1):
+        store(y[block, :], load(x[block, :], vector=1, fill=0.0), vector=1)
+""",
+            dims={"M": 3, "N": 64},
+        ),
         Good(
             "each warp has its rows",
             """
@@ -77,9 +95,16 @@ def once(y: GlobalOut[f32, M, N]):
             yield self.report(
                 later.span,
                 "this access",
-                secondary=((earlier.span, "and this one are not ordered"),),
+                secondary=((earlier.span, _other(race)),),
                 buffer=later.buffer.name,
                 earlier=earlier.primitive,
                 later=later.primitive,
                 line=earlier.span.line,
+                help="let each CTA write its own part of {buffer}" if race.blocks else None,
             )
+
+
+def _other(race: Race) -> str:
+    if race.blocks is None:
+        return "and this one are not ordered"
+    return f"of CTA {race.blocks[1]}, and this one, of CTA {race.blocks[0]}, are not ordered"

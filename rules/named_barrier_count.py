@@ -1,16 +1,18 @@
-"""Warps meet at a named barrier with different counts
+"""Warps meet at a named barrier with different counts, or more warps than it counts use it
 
 Finds
-    Two instructions use the same barrier id with different numbers of warps.
+    Two instructions use the same barrier id with different numbers of warps; or more warps execute
+    instructions with one id than it counts.
 
 Why
-    The hardware releases after the count of one of them; the other set is torn apart.
+    The hardware releases as soon as the count has come, whoever came: sets of warps are torn apart.
 
 Mend
     One id, one set of warps, one count.
 
 Silent when
-    The count is never reached: that is a deadlock.
+    The count is never reached (sync/phase-deadlock); the id depends on run-time values, or the instruction
+    stands in a branch: then only what the machine sees counts.
 
 Source
     PTX ISA, "barrier.sync a, b".
@@ -18,9 +20,12 @@ Source
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from cake.diagnostics import Diagnostic
+from cake.diagnostics import Diagnostic, Span
+from cake.ir import Instance
+from cake.ir import nodes as n
+from cake.ir.evaluate import EvaluationError, evaluate
 from cake.kinds.rule import Bad, Good, Rule
 from cake.machine.facts import Facts, Finding, RendezvousMismatch
 
@@ -37,7 +42,7 @@ def meet(y: GlobalOut[f32, N]):
 
 class NamedBarrierCount(Rule):
     family = "sync"
-    message = "barrier {id} is met with {one} warps here and {two} elsewhere"
+    message = "barrier {id} is met with {one} warps here and {two}"
     help = "give each set of warps its own id and the same count at each use"
     cases = (
         Bad(
@@ -52,6 +57,28 @@ def meet(y: GlobalOut[f32, N]):
         named_sync(1, warps=2)  #!
 """,
             fixed=MENDED,
+            dims={"N": 1},
+        ),
+        Bad(
+            "two sets of warps, one id",
+            """
+@kernel(arch="sm_80")
+def meet(y: GlobalOut[f32, N]):
+    grid(1)
+    with role("a", warps=2):
+        named_sync(1, warps=2)  #> used here first
+    with role("b", warps=2):
+        named_sync(1, warps=2)  #!
+""",
+            fixed="""
+@kernel(arch="sm_80")
+def meet(y: GlobalOut[f32, N]):
+    grid(1)
+    with role("a", warps=2):
+        named_sync(1, warps=2)
+    with role("b", warps=2):
+        named_sync(2, warps=2)
+""",
             dims={"N": 1},
         ),
         Good("one count", MENDED, dims={"N": 1}),
@@ -69,5 +96,42 @@ def meet(y: GlobalOut[f32, N]):
                 secondary=((found.other, f"{two} warps"),),
                 id=found.id,
                 one=one,
-                two=two,
+                two=f"{two} elsewhere",
             )
+        if not any(True for _ in facts.of(RendezvousMismatch)):
+            yield from self._crowded(facts.instance)
+
+    def _crowded(self, instance: Instance) -> Iterator[Diagnostic]:
+        users: dict[int, dict[int, Span]] = {}
+        for role in instance.roles:
+            for call in _unconditional(role.node.body):
+                site = instance.site(call)
+                for rank in range(role.warps):
+                    env = {**instance.values, "warp": rank, "warpgroup": rank // 4}
+                    try:
+                        number = evaluate(call.args[0], env)
+                    except (EvaluationError, IndexError):
+                        continue
+                    warps = users.setdefault(number, {})
+                    warps.setdefault(role.first_warp + rank, call.span)
+                    if len(warps) > site.integer("warps"):
+                        first = next(iter(warps.values()))
+                        yield self.report(
+                            call.span,
+                            "one warp more",
+                            secondary=((first, "used here first"),) if first != call.span else (),
+                            id=number,
+                            one=site.integer("warps"),
+                            two=f"executed by {len(warps)} and more",
+                        )
+                        return
+
+
+def _unconditional(body: tuple[n.Stmt, ...]) -> Iterator[n.Call]:
+    """The named_sync calls outside branches."""
+    for stmt in body:
+        if isinstance(stmt, n.Do) and stmt.call.name == "named_sync":
+            yield stmt.call
+        elif not isinstance(stmt, n.If):
+            for inside in n.blocks_of(stmt):
+                yield from _unconditional(inside)

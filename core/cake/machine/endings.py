@@ -10,6 +10,7 @@ from cake.machine import effects as fx
 from cake.machine import facts as ft
 from cake.machine.agents import Agent
 from cake.machine.barriers import Groups
+from cake.machine.shadow import overlap
 
 if TYPE_CHECKING:
     from cake.machine.engine import Engine
@@ -89,6 +90,21 @@ def exit_checks(engine: Engine) -> None:
     for agent in engine.agents:
         for kind, groups in (agent.groups or {}).items():
             undrained(engine, agent, kind, groups)
+
+
+def between_ctas(earlier: list[Engine], later: Engine) -> None:
+    """CTAs are never ordered: no element of an output belongs to two of them. The first one is found."""
+    for name, shadow in later.shadows.items():
+        if not shadow.buffer.output:
+            continue
+        new = [r for records in shadow.slices.values() for r in records if r.write]
+        for engine in earlier:
+            for record in (r for records in engine.shadows[name].slices.values() for r in records if r.write):
+                found = next((r for r in new if overlap(r.box, record.box)), None)
+                if found is not None:
+                    a, b = engine.access_of(record, shadow.buffer), later.access_of(found, shadow.buffer)
+                    later.find(ft.Race(a, b, "unordered", (engine.block, later.block)))
+                    return
 
 
 def undrained(engine: Engine, agent: Agent, kind: str, groups: Groups) -> None:

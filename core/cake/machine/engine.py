@@ -37,6 +37,7 @@ class Engine:
         self, instance: Instance, block: int, facts: ft.Facts, memory: Memory | None, program: Program
     ) -> None:
         self.instance = instance
+        self.block = block
         self.facts = facts
         self.memory = memory
         self.count = instance.warps
@@ -457,20 +458,26 @@ class Run:
 def run(
     instance: Instance, *, inputs: Mapping[str, Array] | None = None, blocks: Sequence[int] | None = None
 ) -> Run:
-    """Execute CTAs `blocks` (default: all with inputs, else the first and the last).
+    """Execute CTAs `blocks` (default: all with inputs, else the first two and the last).
 
     Facts are always observed; with `inputs` (name -> array of the parameter's shape), values as well.
     Raises cake.ir.evaluate.EvaluationError where an index expression has no value.
     """
     if blocks is None:
-        blocks = range(instance.blocks) if inputs is not None else sorted({0, instance.blocks - 1})
+        last = instance.blocks - 1
+        blocks = range(instance.blocks) if inputs is not None else sorted({0, min(1, last), last})
     facts = ft.Facts(instance, tuple(blocks))
     memory = Memory(instance, inputs) if inputs is not None else None
     program = Program(instance)
+    ended: list[Engine] = []
     for block in blocks:
         if memory is not None:
             memory.fresh()
-        Engine(instance, block, facts, memory, program).run()
+        engine = Engine(instance, block, facts, memory, program)
+        engine.run()
+        if inputs is None:
+            endings.between_ctas(ended, engine)
+            ended.append(engine)
         if facts.findings:
             break
     if memory is None:

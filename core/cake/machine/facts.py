@@ -54,6 +54,8 @@ class Race:
     earlier: Access
     later: Access
     cause: Literal["unordered", "unfenced", "incomplete", "overtaken"]
+    blocks: tuple[int, int] | None = None
+    """The CTAs of the two accesses, where these differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ def overlap(a: Box, b: Box) -> bool:
 
 def contains(outer: Box, inner: Box) -> bool:
     """Whether every element of `inner` lies in `outer`."""
-    for (x, n), (y, m) in zip(outer, inner, strict=True):
+    for (x, n), (y, m) in zip(outer, inner, strict=True):  # noqa: SIM110 (a generator takes twice the time)
         if y < x or y + m > x + n:
             return False
     return True
