@@ -108,7 +108,7 @@ def _nvrtc(source: str, arch: str, options: Sequence[str]) -> tuple[bytes, str, 
     def text(size: object, get: Callable[..., tuple[object, ...]]) -> bytes:
         assert isinstance(size, int)
         if size <= 1:
-            # Only a terminator. Python shares its bytes of length one: writing into one would change them all.
+            # Only a terminator. Python shares its one-byte strings: writing into one would change them all.
             return b""
         buffer = b" " * size
         call(get(program, buffer))
