@@ -182,8 +182,14 @@ class _Reader:
             self.block(body),
             doc=doc,
             source=self.source,
-            span=self.span(function),
+            span=self.name_of(function),
         )
+
+    def name_of(self, function: ast.FunctionDef) -> Span:
+        """The kernel's name in its header: where what concerns the whole kernel is said."""
+        start = self.span(function)
+        first = start.column + len("def ")
+        return Span(start.line, first, start.line, first + len(function.name))
 
     def _unique(self, args: list[ast.arg]) -> None:
         seen: set[str] = set()
