@@ -151,16 +151,25 @@ class CpAsync(Primitive):
             '        :: "r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");\n}',
         )
         with loop(out, "i_", -(-total // threads)):
-            out.line(f"const int q_ = i_ * {threads} + {out.thread};")
+            row = "r_"
+            if threads % row_chunks == 0:
+                # Each turn copies whole rows: a thread keeps its column, and its row advances by a literal.
+                row = f"i_ * {threads // row_chunks} + r_"
+                out.line(f"const int r_ = {out.thread} / {row_chunks};")
+                out.line(f"const int k_ = {out.thread} % {row_chunks} * {per};")
+                guard = f"{row} < {rows}"
+            else:
+                out.line(f"const int q_ = i_ * {threads} + {out.thread};")
+                out.line(f"const int r_ = q_ / {row_chunks}, k_ = q_ % {row_chunks} * {per};")
+                guard = f"q_ < {total}"
             if total % threads:
-                out.line(f"if (q_ < {total}) {{")
-            out.line(f"const int r_ = q_ / {row_chunks}, k_ = q_ % {row_chunks} * {per};")
+                out.line(f"if ({guard}) {{")
             lead = ["0"] * (len(source.size) - 2)
             into = ["0"] * (len(destination.size) - 2)
-            inside = out.in_bounds(source, [*lead, "r_", "k_"])
-            at = out.global_index(source, [*lead, "r_", "k_"])
+            inside = out.in_bounds(source, [*lead, row, "k_"])
+            at = out.global_index(source, [*lead, row, "k_"])
             name = source.buffer.name
-            to = out.shared_address(destination, [*into, "r_", "k_"])
+            to = out.shared_address(destination, [*into, row, "k_"])
             if inside == "true":
                 out.line(f"{copy}({to}, {name} + {at}, true);")
             else:

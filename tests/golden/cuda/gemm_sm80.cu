@@ -74,20 +74,20 @@ gemm_kernel(
             // 19: cp_async(at[j], a[row:+BM, j * BK:+BK])
             #pragma unroll
             for (int i_ = 0; i_ < 2; ++i_) {
-                const int q_ = i_ * 256 + cake_thread;
-                const int r_ = q_ / 4, k_ = q_ % 4 * 8;
-                const bool inside_ = row + r_ < 4095 && j * BK + k_ < 776;
-                const auto* from_ = a + (inside_ ? (row + r_) * 776 + j * BK + k_ : 0);
-                cake_cp_async(at + j * 8192 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
+                const int r_ = cake_thread / 4;
+                const int k_ = cake_thread % 4 * 8;
+                const bool inside_ = row + i_ * 64 + r_ < 4095 && j * BK + k_ < 776;
+                const auto* from_ = a + (inside_ ? (row + i_ * 64 + r_) * 776 + j * BK + k_ : 0);
+                cake_cp_async(at + j * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
             }
             // 20: cp_async(bt[j], b[col:+BN, j * BK:+BK])
             #pragma unroll
             for (int i_ = 0; i_ < 2; ++i_) {
-                const int q_ = i_ * 256 + cake_thread;
-                const int r_ = q_ / 4, k_ = q_ % 4 * 8;
-                const bool inside_ = col + r_ < 1000 && j * BK + k_ < 776;
-                const auto* from_ = b + (inside_ ? (col + r_) * 776 + j * BK + k_ : 0);
-                cake_cp_async(bt + j * 8192 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
+                const int r_ = cake_thread / 4;
+                const int k_ = cake_thread % 4 * 8;
+                const bool inside_ = col + i_ * 64 + r_ < 1000 && j * BK + k_ < 776;
+                const auto* from_ = b + (inside_ ? (col + i_ * 64 + r_) * 776 + j * BK + k_ : 0);
+                cake_cp_async(bt + j * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
             }
             // 21: cp_async_commit()
             asm volatile("cp.async.commit_group;" :: : "memory");
@@ -137,20 +137,20 @@ gemm_kernel(
             // 32: cp_async(at[ahead % STAGES], a[row:+BM, ahead * BK:+BK])
             #pragma unroll
             for (int i_ = 0; i_ < 2; ++i_) {
-                const int q_ = i_ * 256 + cake_thread;
-                const int r_ = q_ / 4, k_ = q_ % 4 * 8;
-                const bool inside_ = row + r_ < 4095 && ahead * BK + k_ < 776;
-                const auto* from_ = a + (inside_ ? (row + r_) * 776 + ahead * BK + k_ : 0);
-                cake_cp_async(at + ahead % STAGES * 8192 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
+                const int r_ = cake_thread / 4;
+                const int k_ = cake_thread % 4 * 8;
+                const bool inside_ = row + i_ * 64 + r_ < 4095 && ahead * BK + k_ < 776;
+                const auto* from_ = a + (inside_ ? (row + i_ * 64 + r_) * 776 + ahead * BK + k_ : 0);
+                cake_cp_async(at + ahead % STAGES * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
             }
             // 33: cp_async(bt[ahead % STAGES], b[col:+BN, ahead * BK:+BK])
             #pragma unroll
             for (int i_ = 0; i_ < 2; ++i_) {
-                const int q_ = i_ * 256 + cake_thread;
-                const int r_ = q_ / 4, k_ = q_ % 4 * 8;
-                const bool inside_ = col + r_ < 1000 && ahead * BK + k_ < 776;
-                const auto* from_ = b + (inside_ ? (col + r_) * 776 + ahead * BK + k_ : 0);
-                cake_cp_async(bt + ahead % STAGES * 8192 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
+                const int r_ = cake_thread / 4;
+                const int k_ = cake_thread % 4 * 8;
+                const bool inside_ = col + i_ * 64 + r_ < 1000 && ahead * BK + k_ < 776;
+                const auto* from_ = b + (inside_ ? (col + i_ * 64 + r_) * 776 + ahead * BK + k_ : 0);
+                cake_cp_async(bt + ahead % STAGES * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
             }
             // 34: cp_async_commit()
             asm volatile("cp.async.commit_group;" :: : "memory");
