@@ -17,6 +17,7 @@ from tests.ir.strategies import KERNELS
 GOLDEN = sorted((Path(__file__).parents[2] / "plugins" / "kernels").glob("*.cake"))
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(KERNELS)
 def test_printing_and_parsing_gives_the_same_kernel(kernel: n.Kernel) -> None:
