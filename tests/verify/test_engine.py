@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from cake import verify
 from cake.diagnostics import Diagnostic
 from cake.ir import instantiate, parse
@@ -76,6 +78,15 @@ def test_an_index_without_value_is_a_diagnostic(registry: Registry) -> None:
     text = golden("softmax").replace("store(y[block, :]", "store(y[(block - 1) // 2, :]")
     report = verify.check(parse(text), registry, dims={"M": 2, "N": 64})
     assert [d.code for d in report.diagnostics] == ["type/no-value"]
+
+
+def test_what_lies_beyond_the_step_limit_is_said(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cake.machine.engine.MAX_STEPS", 100)
+    report = verify.check(parse(golden("gemm_sm80")), registry, dims={"M": 128, "N": 128, "K": 512})
+    assert report.ok
+    assert [words.partition(": ")[2] for words in report.unchecked] == [
+        "what its CTAs do after 100 instructions"
+    ]
 
 
 def test_a_contract_that_nothing_small_meets_is_said(registry: Registry) -> None:

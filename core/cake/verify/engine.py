@@ -94,9 +94,10 @@ def _judge(instance: Instance, registry: Registry, unchecked: list[str]) -> list
     except EvaluationError as e:
         return [*static, error("type/no-value", e.message, e.span)]
     facts.findings = root_causes(facts)
-    for cut in list(facts.of(ft.Runaway)):
-        unchecked.append(f"{instance.title}: what comes after the first {cut.steps} instructions of a CTA")
-        facts.findings.remove(cut)
+    cut = next(facts.of(ft.Runaway), None)
+    if cut is not None:
+        unchecked.append(f"{instance.title}: what its CTAs do after {cut.steps} instructions")
+        facts.findings = [f for f in facts.findings if not isinstance(f, ft.Runaway)]
     readers = [r for r in rules if r.needs == "facts"]
     told = _apply(readers, facts, unchecked)
     unclaimed = [f for f in facts.findings if not any(r.claims(f) for r in readers)]
