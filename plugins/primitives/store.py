@@ -293,7 +293,8 @@ def _lower_tile(out: Writer, window: Window, value: Registers, layout: Accumulat
         for item in range(2 // width):
             index = ["0"] * (len(window.size) - 2) + ["r_", f"k_ + {item}" if item else "k_"]
             statement = _store(out, window, index, size * width, _pair(value, width, item))
-            out.line(f"if ({out.in_bounds(window, index)}) {statement}")
+            inside = out.in_bounds(window, index)
+            out.line(statement if inside == "true" else f"if ({inside}) {statement}")
 
 
 def _pair(value: Registers, width: int, item: int) -> str:
