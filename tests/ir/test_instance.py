@@ -87,6 +87,10 @@ WRONG = {
         ROLE + "        with one_thread():\n            with one_thread():\n                a = 1\n",
         "type/nested-election",
     ),
+    "between roles": (
+        ROLE + '        a = 1\n    t = block\n    with role("q", warps=1):\n        a = 1\n',
+        "type/between-roles",
+    ),
     "nested declaration": (ROLE + "        q = Shared[f32, 4]\n", "type/nested-declaration"),
     "duplicate name": (
         HEAD.replace("s = Shared", "x = Shared") + '    with role("r", warps=1):\n        a = 1\n',

@@ -51,6 +51,7 @@ class _Statements(Expressions):
             *BUILTINS,
         }
         self._check_names()
+        self._check_order()
         self.block(self.instance.kernel.body)
 
     def _check_names(self) -> None:
@@ -63,6 +64,17 @@ class _Statements(Expressions):
             if name in seen or name in BUILTINS or name in DTYPES or name in HELPERS:
                 self.errors.append(error("type/duplicate-name", f"`{name}` is already taken", span))
             seen[name] = span
+
+    def _check_order(self) -> None:
+        """Warps part at the first role: what stands between two roles belongs to nobody."""
+        body = self.instance.kernel.body
+        roles = [i for i, stmt in enumerate(body) if isinstance(stmt, n.Role)]
+        for stmt in body[roles[0] : roles[-1]] if roles else ():
+            if not isinstance(stmt, n.Role):
+                message = "nothing may stand between two roles"
+                self.errors.append(
+                    error("type/between-roles", message, stmt.span, help="move it before the first role")
+                )
 
     # --- statements ---------------------------------------------------------------------------------------
 
