@@ -55,6 +55,7 @@ class Barrier:
     expected: int = 0
     delivered: int = 0
     fenced: bool = False
+    arrivers: set[int] = field(default_factory=set)
     expects: dict[Span, None] = field(default_factory=dict)
     copies: dict[Span, None] = field(default_factory=dict)
 
@@ -65,6 +66,7 @@ class Barrier:
         self.phase += 1
         self.pending = self.arrivals
         self.expected = self.delivered = 0
+        self.arrivers.clear()
         self.gathered.phases[self.slot] = self.phase
         self.history.append(self.gathered)
         self.gathered = self.gathered.copy()

@@ -352,9 +352,14 @@ class Engine:
         if barrier.pending == 0:
             self.find(ft.BarrierMisuse("too_many_arrivals", effect.slot, instruction.span, barrier.init))
             return
+        if agent.clock.phases.get(effect.slot, 0) < barrier.phase:
+            self.find(ft.BarrierMisuse("unordered_arrival", effect.slot, instruction.span, barrier.init))
         barrier.pending -= 1
+        barrier.arrivers.add(agent.warp.index)
+        alone = barrier.arrivers == {agent.warp.index} and not barrier.expected
         barrier.gathered.join(self.release(agent))
-        barrier.advance()
+        if barrier.advance() and alone:
+            agent.clock.phases[effect.slot] = barrier.phase
 
     def release(self, agent: Agent) -> Clock:
         """What this warp makes known by a release; its later accesses get a later epoch."""

@@ -141,7 +141,8 @@ class BarrierMisuse:
     first use by the async proxy), "too_many_arrivals" (arrivals beyond the phase's count), "overrun"
     (a wait is answered by an older phase than the one just completed: nothing keeps the barrier from moving
     past the waiter, or the parity is wrong), "idle_wait" (the wait for a copy passes before the first phase
-    is complete; `other` uses its bytes), "unconsumed" (bytes still arriving at exit).
+    is complete; `other` uses its bytes), "unordered_arrival" (by who does not know the phase before to be
+    complete: the arrival may count there), "unconsumed" (bytes still arriving at exit).
     """
 
     kind: Literal[
@@ -152,6 +153,7 @@ class BarrierMisuse:
         "too_many_arrivals",
         "overrun",
         "idle_wait",
+        "unordered_arrival",
         "unconsumed",
     ]
     slot: BarrierSlot

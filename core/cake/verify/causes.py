@@ -11,6 +11,8 @@ from cake.machine import facts as ft
 from cake.machine.effects import BarrierSlot
 
 _LIFE_CYCLE = ("uninitialized", "reinitialized", "init_unordered")
+_ONE_CAUSE = ("init_unfenced", "init_unordered", "unordered_arrival")
+"""Misuses of several mbarriers that one edit mends."""
 _RING_FAULTS = 3
 """The classes of races, up to this one, that leave nothing to be trusted in the ring they are in."""
 
@@ -47,7 +49,7 @@ def _without_repetitions(findings: Sequence[ft.Finding]) -> list[ft.Finding]:
             a, b = finding.earlier, finding.later
             kind = (_race_class(finding), a.primitive, b.primitive, a.role, b.role, a.buffer.space)
         elif isinstance(finding, ft.BarrierMisuse):
-            kind = (finding.kind, "" if finding.kind.startswith("init_") else finding.slot.name)
+            kind = (finding.kind, "" if finding.kind in _ONE_CAUSE else finding.slot.name)
         if kind not in seen:
             seen.add(kind)
             out.append(finding)
@@ -58,7 +60,7 @@ def _level(finding: ft.Finding) -> int:
     match finding:
         case ft.OutOfBounds() | ft.Misaligned() | ft.RendezvousMismatch() | ft.RegisterPool():
             return 0
-        case ft.BarrierMisuse(kind="overrun"):
+        case ft.BarrierMisuse(kind="overrun" | "unordered_arrival"):
             return 5
         case ft.BarrierMisuse(kind="unconsumed") | ft.UninitializedRead() | ft.Undrained(committed=True):
             return 6
