@@ -1,5 +1,5 @@
 @kernel(arch="sm_90a")
-def gemm(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N], *, BM: choice(64, 128, 192)=128, BN: choice(64, 128, 192, 256)=128, BK: choice(64)=64, STAGES: choice(2, 3, 4, 5, 6)=5, SMS=132, GROUP: choice(4, 8, 16)=16):
+def gemm(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N], *, BM: choice(64, 128, 192)=128, BN: choice(64, 128, 192, 256)=256, BK: choice(64)=64, STAGES: choice(2, 3, 4, 5, 6)=3, SMS=132, GROUP: choice(4, 8, 16)=16):
     """c = a @ b.T: one warpgroup loads tiles by TMA, the others multiply by wgmma; CTAs walk over tiles."""
     require(K % 8 == 0, N % 8 == 0)
     tiles_m = ceil_div(M, BM)
