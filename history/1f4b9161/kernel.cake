@@ -1,5 +1,5 @@
 @kernel(arch="sm_90a")
-def gemm(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N], *, BM: choice(64, 128, 192)=128, BN: choice(64, 128, 192, 256)=128, BK: choice(64)=64, STAGES: choice(2, 3, 4, 5, 6)=4, SMS=132, GROUP: choice(4, 8, 16)=8):
+def gemm(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N], *, BM: choice(64, 128, 192)=128, BN: choice(64, 128, 192, 256)=256, BK: choice(64)=64, STAGES: choice(2, 3, 4, 5, 6)=3, SMS=132, GROUP: choice(4, 8, 16)=4):
     """c = a @ b.T: one warpgroup loads tiles by TMA, the others multiply by wgmma; CTAs walk over tiles."""
     require(K % 8 == 0, N % 8 == 0)
     tiles_m = ceil_div(M, BM)
@@ -50,9 +50,12 @@ def gemm(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N],
                     wgmma_fence()
                     acc = wgmma(at[s, warpgroup * 64:+64, :], bt[s], acc)
                     wgmma_commit()
-                    wgmma_wait(0)
-                    arrive(free[s])
+                    wgmma_wait(1)
+                    if j > 0:
+                        arrive(free[(it - 1) % STAGES])
                     it += 1
+                wgmma_wait(0)
+                arrive(free[(it - 1) % STAGES])
             with task("epilogue"):
                 with one_thread("warpgroup"):
                     bulk_wait_read(0)
