@@ -178,19 +178,19 @@ def test_one_thread_is_elected_as_the_architecture_can(arch: str, test: str, reg
     assert compile_source(source, arch).notes == ()
 
 
-BETWEEN = """
+BEHIND = """
 @kernel(arch="sm_90a")
 def k(y: GlobalOut[f32, N]):
     grid(1)
     with role("first", warps=4):
         setmaxnreg = 1
-    cta_sync()
     with role("second", warps=4):
         i = 2
+    cta_sync()
 """
 
 
-def test_what_stands_between_roles_follows_their_chain(registry: Registry) -> None:
+def test_what_stands_behind_the_roles_follows_their_chain(registry: Registry) -> None:
     """As on the machine: roles first, then the statements of the top level, executed by all."""
-    source = generate(instantiate(parse(BETWEEN), {"N": 1}, primitives=registry.primitives)).source
+    source = generate(instantiate(parse(BEHIND), {"N": 1}, primitives=registry.primitives)).source
     assert source.index("} else {") < source.index("int i = 2") < source.index("__syncthreads")

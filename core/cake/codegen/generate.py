@@ -89,7 +89,7 @@ class _Generator:
         self.block(body[:before])
         for role in roles:
             self.place_role(role, first=role is roles[0])
-        # What stands between or behind roles is executed by all warps after their roles, as on the machine.
+        # What stands behind the roles is executed by all warps after their roles, as on the machine.
         self.block(tuple(stmt for stmt in body[before:] if not isinstance(stmt, n.Role)))
         entry = f"{instance.kernel.name}_kernel"
         plan = self.plan(entry)
