@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
 
-from cake.codegen.child import Child, ChildDied
+from cake.child import Child, ChildDied
 from cake.codegen.compile import Compiled, compile_source
 from cake.diagnostics import NOWHERE, Diagnostic, KernelErrors, Label, Source, Span
 from cake.errors import MissingEnvironment

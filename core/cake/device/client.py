@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cake.codegen.child import Child, ChildDied
+from cake.child import Child, ChildDied
 from cake.codegen.plan import LaunchPlan
 from cake.device.arrays import Array, load, save
 from cake.device.driver import DeviceFault

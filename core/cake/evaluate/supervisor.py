@@ -6,19 +6,13 @@ fresh worker. A worker that cannot even start is the workspace's or the machine'
 
 from __future__ import annotations
 
-import json
-import os
-import selectors
-import signal
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cake.child import Child
 from cake.errors import BrokenPlugin, CakeError, ExitCode
 from cake.evaluate.evaluator import Backend, Target
 from cake.evaluate.verdict import Stage, Step, Verdict
@@ -27,8 +21,7 @@ DEADLINES_S: dict[Backend, float] = {"machine": 30.0, "cuda": 300.0}
 """A candidate is judged in about a second; these are for the pathological ones. The device worker has
 deadlines of its own, which must come first."""
 
-_START_S, _END_S = 120.0, 5.0
-_TAIL = 2000
+_START_S = 120.0
 
 
 class Supervisor:
@@ -45,13 +38,26 @@ class Supervisor:
         self._target = target
         self._deadline = DEADLINES_S[target.backend] if deadline is None else deadline
         self._command = command
-        self._worker: _Worker | None = self._start()
+        self._worker: Child | None = None
+        self._is_ready = False
+        self._start()
 
     def ready(self) -> None:
         """Wait until the worker can judge. Raises CakeError (of its kind) where it says that it cannot."""
-        if self._worker is None:
-            self._worker = self._start()
-        self._worker.wait_ready()
+        worker = self._start()
+        if self._is_ready:
+            return
+        try:
+            for answer in worker.answers(_START_S):
+                if "error" in answer:
+                    raise _as_error(answer)
+                self._is_ready = True
+                return
+            said = worker.last_words()
+        except TimeoutError:
+            said = f"it did not start within {_START_S:g} s"
+        self.close()
+        raise BrokenPlugin(f"the process that judges candidates cannot start: {said}")
 
     def evaluate(self, text: str, beat: float | None) -> Verdict:
         """Judge one candidate within the deadline; hanging and crashing are verdicts.
@@ -59,8 +65,7 @@ class Supervisor:
         Raises CakeError where GPU, compiler or disk are gone: nothing is said of the candidate then.
         """
         self.ready()
-        worker = self._worker
-        assert worker is not None
+        worker = self._start()
         began = time.monotonic()
         stage: Stage = "parse"
         try:
@@ -85,91 +90,21 @@ class Supervisor:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+            self._is_ready = False
 
-    def _start(self) -> _Worker:
-        order = {"root": str(self._root), "target": self._target.as_json(), "deadline": self._deadline}
-        return _Worker(self._command, order)
-
-
-class _Worker:
-    """A worker process with its pipes; standard error goes to a file without a name."""
-
-    def __init__(self, command: tuple[str, ...], order: dict[str, Any]) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115, closed by `kill`
-        self._ready = False
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            # A group of its own: Ctrl-C is for the session, and killing it takes what it started along.
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._process.stdout, selectors.EVENT_READ)
-        self._buffer = b""
-        self.send(order)
-
-    def wait_ready(self) -> None:
-        if self._ready:
-            return
-        try:
-            for answer in self.answers(_START_S):
-                if "error" in answer:
-                    raise _as_error(answer)
-                self._ready = True
-                return
-            said = self.last_words()
-        except TimeoutError:
-            said = f"it did not start within {_START_S:g} s"
-        self.kill()
-        raise BrokenPlugin(f"the process that judges candidates cannot start: {said}")
-
-    def send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def answers(self, seconds: float) -> Iterator[dict[str, Any]]:
-        """What the worker says, until it ends. Raises TimeoutError after `seconds`."""
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + seconds
-        while True:
-            line, newline, rest = self._buffer.partition(b"\n")
-            if newline:
-                self._buffer = rest
-                yield json.loads(line)
-                continue
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._selector.select(left):
-                raise TimeoutError
-            read = os.read(self._process.stdout.fileno(), 1 << 16)
-            if not read:
-                return
-            self._buffer += read
-
-    def last_words(self) -> str:
-        """How the process ended, and the end of what it wrote to standard error."""
-        try:
-            status = self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            return "it closed its pipe and goes on"
-        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - _TAIL))
-        said = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f"{how}: {said[-1]}" if said else how
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._selector.close()
-        for file in (self._process.stdin, self._process.stdout, self._errors):
-            with suppress(BrokenPipeError):  # what was not yet written to a dead worker
-                if file is not None:
-                    file.close()
+    def _start(self) -> Child:
+        """The running worker; a new one gets its order at once and makes itself ready meanwhile."""
+        if self._worker is None:
+            self._worker = Child(self._command)
+            with suppress(BrokenPipeError):  # a worker that cannot start says why when it is waited for
+                self._worker.send(
+                    {
+                        "root": str(self._root),
+                        "target": self._target.as_json(),
+                        "deadline": self._deadline,
+                    }
+                )
+        return self._worker
 
 
 def _as_error(answer: dict[str, Any]) -> CakeError:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -45,28 +45,38 @@ class Child:
     def ask(self, order: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """One line out, one line in. Raises TimeoutError after `seconds`, ChildDied; kill it after either."""
         try:
-            return self._ask(order, time.monotonic() + seconds)
-        except (BrokenPipeError, EOFError, ValueError):
-            raise ChildDied(self._last_words()) from None
+            self.send(order)
+            for answer in self.answers(seconds):
+                return answer
+        except (BrokenPipeError, ValueError):
+            pass
+        raise ChildDied(self.last_words())
 
-    def _ask(self, order: Mapping[str, Any], deadline: float) -> dict[str, Any]:
+    def send(self, message: Mapping[str, Any]) -> None:
+        """One line out. Raises BrokenPipeError where the child is gone."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
-        while b"\n" not in self._buffer:
+
+    def answers(self, seconds: float) -> Iterator[dict[str, Any]]:
+        """What the child says, until it ends. Raises TimeoutError after `seconds`, ValueError for no JSON."""
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + seconds
+        while True:
+            line, newline, rest = self._buffer.partition(b"\n")
+            if newline:
+                self._buffer = rest
+                yield json.loads(line)
+                continue
             left = deadline - time.monotonic()
             if left <= 0 or not self._selector.select(left):
                 raise TimeoutError
             read = os.read(self._process.stdout.fileno(), 1 << 16)
             if not read:
-                raise EOFError
+                return
             self._buffer += read
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
         """How it ended, and the last line it wrote to standard error."""
         try:
             status = self._process.wait(5.0)
