@@ -78,6 +78,8 @@ WRONG = {
     "condition as number": (ROLE + "        if W:\n            a = 1\n", "type/operand"),
     "float bound": (ROLE + "        for i in range(1.5):\n            a = i\n", "type/operand"),
     "run-time unroll": (ROLE + "        for i in unroll(block):\n            a = i\n", "type/not-constant"),
+    "endless unrolling": (ROLE + "        for i in unroll(100000):\n            a = i\n", "type/unroll"),
+    "unrolling by nothing": (ROLE + "        for i in unroll(0, 4, 0):\n            a = i\n", "type/unroll"),
     "local of a loop": (
         ROLE + "        for i in range(2):\n            a = i\n        b = a\n",
         "type/unknown-name",

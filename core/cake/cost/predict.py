@@ -24,6 +24,7 @@ from cake.cost.symptoms import Account, symptoms_of
 from cake.diagnostics import KernelErrors, error
 from cake.errors import CakeError
 from cake.ir.arch import canonical, claimed
+from cake.ir.evaluate import EvaluationError
 from cake.ir.instance import Instance
 from cake.kinds.device import Device
 from cake.machine.program import Program
@@ -151,7 +152,11 @@ def predict(
     it: Device = registry.get("device", device)
     if canonical(it.arch) not in claimed(canonical(instance.kernel.arch)):
         raise CakeError(f"{instance.kernel.name} is for {instance.kernel.arch}; {device} is {it.arch}")
-    return _Model(instance, registry, it, registers, flops).prediction()
+    try:
+        return _Model(instance, registry, it, registers, flops).prediction()
+    except EvaluationError as e:
+        found = error("type/no-value", e.message, e.span)
+        raise KernelErrors([found], instance.kernel.source) from None
 
 
 class _Model:

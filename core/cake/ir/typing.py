@@ -24,6 +24,8 @@ from cake.ir.types import (
 )
 from cake.kinds.primitive import Scope
 
+MAX_UNROLL = 1024
+
 
 def check_types(instance: Instance) -> list[Diagnostic]:
     """Fill `instance.types` and `instance.sites`; the diagnostics, in order of the text."""
@@ -141,8 +143,11 @@ class _Statements(Expressions):
         for bound in (stmt.start, stmt.stop, stmt.step):
             self.expect(bound, INT, "a loop bound")
         if stmt.unroll:
-            for bound in (stmt.start, stmt.stop, stmt.step):
-                self.constant(bound, "a bound of unroll(...)")
+            bounds = (stmt.start, stmt.stop, stmt.step)
+            start, stop, step = (self.constant(b, "a bound of unroll(...)") for b in bounds)
+            if step == 0 or len(range(start, stop, step)) > MAX_UNROLL:
+                message = f"unroll(...) writes at most {MAX_UNROLL} passes out"
+                raise self.fail("type/unroll", message, stmt.span, "use range(...)")
         with self.nested():
             self.declare(stmt.variable, INT, stmt.span)
             self.frozen.add(stmt.variable)

@@ -12,11 +12,14 @@ from typing import Any, Protocol
 
 from cake.diagnostics import Span
 from cake.ir import nodes as n
-from cake.ir.evaluate import Closure, Env, closure
+from cake.ir.evaluate import Closure, Env, EvaluationError, closure
 from cake.ir.instance import Instance, RoleInfo
 from cake.ir.types import BarrierType, Buffer, DTypeType, FragmentType
 from cake.kinds.primitive import Op, Operand, Primitive, Site
 from cake.machine.effects import BarrierSlot, Region
+
+MAX_IDLE = 100_000
+"""A loop that only counts is cut off: it would cost the verifier without end and the GPU nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +101,8 @@ class Warp:
     env: dict[str, Any]
     elected: bool = False
     iterations: list[tuple[str, int]] = field(default_factory=list)
+    idle: int = 0
+    """Passes of loops since the last instruction."""
 
 
 class Trips(Protocol):
@@ -153,6 +158,7 @@ def _run(steps: tuple[Step, ...], warp: Warp, trips: Trips, top: bool) -> Genera
         kind = type(step)
         if kind is Instruction:
             assert isinstance(step, Instruction)
+            warp.idle = 0
             result = yield step
             if step.target is not None:
                 env[step.target] = result
@@ -164,11 +170,18 @@ def _run(steps: tuple[Step, ...], warp: Warp, trips: Trips, top: bool) -> Genera
             else:
                 env.update(zip(step.targets, value, strict=True))
         elif isinstance(step, Loop):
-            bounds = trips(step, step.start(env), step.stop(env), step.step(env))
+            stride = step.step(env)
+            if stride == 0:
+                raise EvaluationError("the loop advances by 0", step.node.step.span)
+            bounds = trips(step, step.start(env), step.stop(env), stride)
             warp.iterations.append((step.node.variable, 0))
             for value in bounds:
                 env[step.node.variable] = value
                 warp.iterations[-1] = (step.node.variable, value)
+                warp.idle += 1
+                if warp.idle > MAX_IDLE:
+                    message = f"{MAX_IDLE} passes of loops here execute no instruction"
+                    raise EvaluationError(message, step.node.span)
                 yield from _run(step.body, warp, trips, top)
             warp.iterations.pop()
         elif isinstance(step, Branch):
