@@ -125,6 +125,9 @@ class Load(Primitive):
         return Use(2 * accesses, {"lsu": accesses}, parameters("global.latency"), l2_read=moved)
 
     def lower(self, op: Lowering, out: Writer) -> None:
+        if op.args["window"].buffer.output:
+            # Lanes read back what other lanes of the warp wrote.
+            out.line("__syncwarp();")
         assert op.result is not None
         window: Window = op.args["window"]
         layout = op.result.type.layout

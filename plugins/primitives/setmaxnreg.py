@@ -25,6 +25,7 @@ class Setmaxnreg(Primitive):
 
     names = ("setmaxnreg_dec", "setmaxnreg_inc")
     archs = "sm_90a|sm_100a|sm_120a"
+    warpgroup = True
     parameters = (parameter("count", "int"),)
 
     def signature(self, site: Site) -> Type | None:

@@ -8,7 +8,8 @@ Takes
 Touches
     Writes the window through the generic proxy, each warp the rows it holds.
 Completes when
-    Program order; the copy engine needs `fence_async()` by all writers and a rendezvous first.
+    Program order, for all lanes of the warp: they meet before and after. The copy engine needs
+    `fence_async()` by all writers and a rendezvous first.
 Source
     PTX ISA, "stmatrix", "Matrix Fragments for mma.m16n8k16", "Register Fragments" of wgmma.
 """
@@ -101,6 +102,7 @@ class Stmatrix(Primitive):
         kind = value.type
         rows, columns = kind.layout.warp_shape(kind.shape)
         first = f"{out.warp} % 4 * {rows} + " if kind.layout.warps == 4 else ""
+        out.line("__syncwarp();")
         row, half = out.unique("cake_row"), out.unique("cake_half")
         # Lanes 8j .. 8j+7 name the rows of matrix j. A packed register is a matrix: rows 0-7, then 8-15, of a
         # group of 8 columns, then of the next group.
@@ -117,6 +119,7 @@ class Stmatrix(Primitive):
                     f"stmatrix.sync.aligned.m8n8.x{2 * count}.shared::cta.b16 [%0], {{{names}}};",
                     inputs=[("r", address), *(("r", name) for name in held)],
                 )
+        out.line("__syncwarp();")
 
     cases = (
         Good(

@@ -8,7 +8,8 @@ Touches
     Writes the elements of the window that lie inside the tensor, through the generic proxy. Phantoms are
     never written.
 Completes when
-    Program order: later accesses of the same thread see it; others after a rendezvous.
+    Program order: later accesses of the same warp see it (its lanes meet around a store to shared memory);
+    others after a rendezvous.
 Source
     PTX ISA, "Data Movement and Conversion Instructions: st".
 """
@@ -136,6 +137,9 @@ class Store(Primitive):
     def lower(self, op: Lowering, out: Writer) -> None:
         window: Window = op.args["window"]
         value: Registers = op.args["value"]
+        shared = window.buffer.space == "shared"
+        if shared:
+            out.line("__syncwarp();")
         match value.type.layout:
             case Vector() as layout:
                 _lower_row(out, window, value, layout)
@@ -143,6 +147,8 @@ class Store(Primitive):
                 _lower_tile(out, window, value, layout, 2 if op.site.operand("vector").constant == 2 else 1)
             case _:
                 _lower_scalar(out, window, value)
+        if shared:
+            out.line("__syncwarp();")
 
     cases = (
         Good(

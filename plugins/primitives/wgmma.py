@@ -57,6 +57,7 @@ class Wgmma(Primitive):
 
     names = ("wgmma",)
     archs = "sm_90a"
+    warpgroup = True
     parameters = (parameter("a", "shared"), parameter("b", "shared"), parameter("acc", "fragment"))
     in_place = "acc"
     uses = ("wgmma.m64k16.cycles_per_n8", "wgmma.latency", "shared.bytes")

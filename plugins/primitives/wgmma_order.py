@@ -62,6 +62,7 @@ class WgmmaFence(Primitive):
 
     names = ("wgmma_fence",)
     archs = "sm_90a"
+    warpgroup = True
 
     def signature(self, site: Site) -> Type | None:
         site.need_warpgroups()
@@ -126,6 +127,7 @@ class WgmmaCommit(Primitive):
 
     names = ("wgmma_commit",)
     archs = "sm_90a"
+    warpgroup = True
 
     def signature(self, site: Site) -> Type | None:
         site.need_warpgroups()
@@ -188,6 +190,7 @@ class WgmmaWait(Primitive):
 
     names = ("wgmma_wait",)
     archs = "sm_90a"
+    warpgroup = True
     parameters = (parameter("pending", "int"),)
 
     def signature(self, site: Site) -> Type | None:

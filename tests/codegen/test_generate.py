@@ -165,7 +165,7 @@ def k(x: Global[f32, N], y: GlobalOut[f32, N]):
     i = block
     with role("row", warps=8):
         with one_thread("warpgroup"):
-            i = 1
+            j = 1 + i
         store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
 """
 

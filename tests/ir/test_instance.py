@@ -85,6 +85,10 @@ WRONG = {
         "type/unknown-name",
     ),
     "nested role": (ROLE + '        with role("q", warps=1):\n            a = 1\n', "type/nested-role"),
+    "a value for one thread only": (
+        ROLE + "        i = 0\n        with one_thread():\n            i += 1\n        a = i\n",
+        "type/elected-assign",
+    ),
     "nested election": (
         ROLE + "        with one_thread():\n            with one_thread():\n                a = 1\n",
         "type/nested-election",

@@ -40,7 +40,7 @@ def kernel_text(programs: list[list[Line]]) -> str:
         "    with one_thread():",
         "        init(b[0], 1)",
         "        init(b[1], 1)",
-        f"    meet(0, {WARPS})",
+        f"    meet(2, {WARPS})",
     ]
     for number, program in enumerate(programs):
         out.append(f'    with role("r{number}", warps=1):')

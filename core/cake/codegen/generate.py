@@ -248,6 +248,8 @@ class _Generator:
         rank = "cake_rank" if self.role else "cake_warp"
         test = {"role": f"{rank} == 0 && ", "warpgroup": f"{rank} % 4 == 0 && ", "warp": ""}[scope]
         self.elected = scope
+        # The lanes meet before and after: what they did is done when the one thread speaks for the warp.
+        self.out.line("__syncwarp();")
         self.scoped(f"if ({test}{self.elect()}) {{", body)
         self.elected = ""
         self.out.line("__syncwarp();")

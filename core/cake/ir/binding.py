@@ -58,6 +58,7 @@ class Expressions:
         self.scope = Scope("", instance.warps)
         self.poisoned: set[str] = set()
         self.lets: set[str] = set()
+        self.elected_from = 0
         self.operators = {
             symbol: (name, primitive)
             for primitive in instance.primitives.values()

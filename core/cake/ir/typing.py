@@ -135,6 +135,7 @@ class _Statements(Expressions):
             message = f"role `{self.scope.role}` is not made of whole warpgroups"
             raise self.fail("type/nested-election", message, stmt.span)
         outer, self.scope = self.scope, replace(self.scope, elected=scope)
+        self.elected_from = len(self.scopes)
         with self.nested():
             self.block(body)
         self.scope = outer
@@ -194,6 +195,9 @@ class _Statements(Expressions):
         self.poisoned.discard(name)
         if before is None:
             self.scopes[-1][name] = kind
+        elif self.scope.elected and not any(name in scope for scope in self.scopes[self.elected_from :]):
+            message = f"only the elected thread would see the new value of `{name}`"
+            raise self.fail("type/elected-assign", message, span, "assign it outside one_thread()")
         elif before != kind:
             message = f"`{name}` is {describe(before)} and would become {describe(kind)}"
             raise self.fail("type/changes", message, span, "use another name")

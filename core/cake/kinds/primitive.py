@@ -352,6 +352,8 @@ class Primitive(ABC):
     """Parameter whose registers become the result: the author must assign the call back to that name."""
     collective: ClassVar[bool] = True
     """Needs all lanes of the warp: illegal under one_thread()."""
+    warpgroup: ClassVar[bool] = False
+    """Executed by all four warps of a warpgroup together; the machine reports where some stay away."""
     single: ClassVar[bool] = False
     """Issued once, by one thread: illegal outside one_thread(), where every lane would issue it."""
     uses: ClassVar[tuple[str, ...]] = ()

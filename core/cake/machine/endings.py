@@ -76,6 +76,10 @@ def signallers(engine: Engine, slot: fx.BarrierSlot | None) -> tuple[Span, ...]:
 
 
 def exit_checks(engine: Engine) -> None:
+    for (instruction, group), counts in engine.together.items():
+        if len(set(counts)) > 1:
+            role = engine.agents[4 * group].warp.role.name
+            engine.find(ft.PartialWarpgroup(instruction.name, instruction.span, role))
     everyone = 0
     for agent in engine.agents:
         everyone |= agent.clock.events | agent.lane_events

@@ -56,6 +56,7 @@ class Engine:
         self.firsts: dict[tuple[Instruction, int], int] = {}
         self.copies: list[tuple[int, Instruction, fx.BarrierSlot]] = []
         self.signals: dict[fx.BarrierSlot, dict[Span, None]] = {}
+        self.together: dict[tuple[Instruction, int], list[int]] = {}
         self.arrived: dict[fx.BarrierSlot, set[int]] = {}
         self.handlers: dict[type, Callable[..., None]] = {
             fx.Read: self._read,
@@ -116,6 +117,9 @@ class Engine:
 
     def execute(self, agent: Agent, instruction: Instruction) -> Any:
         self.facts.steps += 1
+        if instruction.primitive.warpgroup:
+            group = self.together.setdefault((instruction, agent.warp.index // 4), [0, 0, 0, 0])
+            group[agent.warp.index % 4] += 1
         agent.executed += 1
         op = instruction.op(agent.warp.env, agent.warp.rank)
         fragments = [value for value in op.args.values() if type(value) is FragmentValue]
@@ -404,6 +408,9 @@ class Engine:
                     self.barriers[slot].fenced = True
 
     def _rendezvous(self, agent: Agent, instruction: Instruction, effect: fx.Rendezvous) -> None:
+        if not 0 <= effect.id <= 15 or (effect.id == 0 and effect.warps):
+            self.find(ft.BarrierId(instruction.span, effect.id))
+            return
         warps = effect.warps or self.count
         meeting = self.meetings.get(effect.id)
         if meeting is None:

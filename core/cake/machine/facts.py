@@ -199,6 +199,23 @@ class RegisterPool:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialWarpgroup:
+    """An instruction of whole warpgroups that only some warps of one executed."""
+
+    primitive: str
+    span: Span
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierId:
+    """A hardware barrier that does not exist, or barrier 0 with a number of warps: that one is the CTA's."""
+
+    span: Span
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Runaway:
     """The run was cut off after `steps` instructions."""
 
@@ -218,6 +235,8 @@ Finding = (
     | FragmentHazard
     | Undrained
     | RegisterPool
+    | PartialWarpgroup
+    | BarrierId
     | Runaway
 )
 

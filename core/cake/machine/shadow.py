@@ -54,7 +54,7 @@ class Shadow:
     @classmethod
     def of(cls, buffer: Buffer) -> Shadow:
         """Inputs hold values from the start. Outputs and shared memory hold none."""
-        known = buffer.space == "global"
+        known = buffer.space == "global" and not buffer.output
         small = buffer.bytes <= MAX_MASK
         return cls(buffer, None if known or not small else np.zeros(buffer.shape, bool))
 

@@ -57,7 +57,8 @@ def check(
     shown: list[str] = []
     unchecked: list[str] = []
     if not choices:
-        unchecked.append("not executed: no small shape that meets the contract was found; give one by --dim")
+        unchecked.append("not executed: no small shape that meets the contract was found")
+        found.append(_unexecuted(kernel))
     for number, choice in enumerate(choices):
         if any(d.severity == "error" for d in found):
             rest = len(choices) - number
@@ -76,14 +77,24 @@ def check(
             found += refused.diagnostics
             break
         shown.append(instance.title)
-        diagnostics = _judge(instance, registry, unchecked)
+        diagnostics = _judge(instance, registry, unchecked, chosen=dims is None)
         found += [d if d.instance else replace(d, instance=instance.title) for d in diagnostics]
     seconds = perf_counter() - began
     return Report(tuple(_distinct(found)), tuple(shown), tuple(dict.fromkeys(unchecked)), seconds)
 
 
-def _judge(instance: Instance, registry: Registry, unchecked: list[str]) -> list[Diagnostic]:
-    """One instance: static rules first; the machine only where they found no error."""
+def _unexecuted(kernel: Kernel) -> Diagnostic:
+    """Nothing was run, so nothing is known: refused rather than passed."""
+    spans = [condition.span for condition in kernel.requires]
+    message = "no shape small enough to execute meets the contract"
+    return error(
+        "contract/unexecuted", message, spans[0] if spans else kernel.span, help="give a shape by --dim"
+    )
+
+
+def _judge(instance: Instance, registry: Registry, unchecked: list[str], *, chosen: bool) -> list[Diagnostic]:
+    """One instance: static rules first; the machine only where they found no error. A run that is cut off
+    refuses a small shape that was chosen here, and is said to be unchecked on a shape that was asked for."""
     rules = [r for r in registry.rules.values() if admits(r.archs, instance.arch)]
     nothing = ft.Facts(instance, ())
     static = _apply([r for r in rules if r.needs == "instance"], nothing, unchecked)
@@ -95,7 +106,7 @@ def _judge(instance: Instance, registry: Registry, unchecked: list[str]) -> list
         return [*static, error("type/no-value", e.message, e.span)]
     facts.findings = root_causes(facts)
     cut = next(facts.of(ft.Runaway), None)
-    if cut is not None:
+    if cut is not None and not chosen:
         unchecked.append(f"{instance.title}: what its CTAs do after {cut.steps} instructions")
         facts.findings = [f for f in facts.findings if not isinstance(f, ft.Runaway)]
     readers = [r for r in rules if r.needs == "facts"]

@@ -55,6 +55,8 @@ def _words(finding: ft.Finding) -> str:
             return f"{slot.name}[{slot.index}] expects {expected} bytes and gets {delivered}"
         case ft.BarrierMisuse(kind=kind, slot=slot):
             return f"{slot.name}[{slot.index}]: {kind.replace('_', ' ')}"
+        case ft.BarrierId(id=number):
+            return f"there is no named barrier {number}: they are 1 to 15"
         case ft.Runaway(steps=steps):
             return f"cut off after {steps} instructions"
         case ft.OutOfBounds(buffer=buffer, start=start, size=size):

@@ -69,6 +69,7 @@ gemm_kernel(
     const unsigned full = cake_base + 163840;
     const unsigned free = cake_base + 163872;
     // 14: with one_thread():
+    __syncwarp();
     if (cake_warp == 0 && cake_elect()) {
         // 15: mbarrier_init(full)
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full) : "memory");
@@ -94,6 +95,7 @@ gemm_kernel(
         // 20: setmaxnreg_dec(40)
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;" :: : "memory");
         // 21: with one_thread():
+        __syncwarp();
         if (cake_rank == 0 && cake_elect()) {
             // 22: it = 0
             int it = 0;
@@ -177,6 +179,7 @@ gemm_kernel(
             // 50: with task("epilogue"):
             // task epilogue
             // 51: with one_thread("warpgroup"):
+            __syncwarp();
             if (cake_rank % 4 == 0 && cake_elect()) {
                 // 52: bulk_wait_read(0)
                 asm volatile("cp.async.bulk.wait_group.read 0;" :: : "memory");
@@ -190,6 +193,7 @@ gemm_kernel(
             for (int i_ = 0; i_ < 32; ++i_) {
                 cake_t_3[i_] = cake_pack_bf16(acc[i_ * 2], acc[i_ * 2 + 1]);
             }
+            __syncwarp();
             const int cake_row_4 = cake_rank % 4 * 16 + cake_lane % 16, cake_half_5 = cake_lane / 16 * 8;
             asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + cake_half_5 * 2)), "r"(cake_t_3[0]), "r"(cake_t_3[1]), "r"(cake_t_3[2]), "r"(cake_t_3[3]) : "memory");
             asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 16) * 2)), "r"(cake_t_3[4]), "r"(cake_t_3[5]), "r"(cake_t_3[6]), "r"(cake_t_3[7]) : "memory");
@@ -199,11 +203,13 @@ gemm_kernel(
             asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + 16384 + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 16) * 2)), "r"(cake_t_3[20]), "r"(cake_t_3[21]), "r"(cake_t_3[22]), "r"(cake_t_3[23]) : "memory");
             asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + 16384 + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 32) * 2)), "r"(cake_t_3[24]), "r"(cake_t_3[25]), "r"(cake_t_3[26]), "r"(cake_t_3[27]) : "memory");
             asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" :: "r"(ct + 16384 + cake_rank / 4 * 8192 + cake_swizzle_128(cake_row_4 * 128 + (cake_half_5 + 48) * 2)), "r"(cake_t_3[28]), "r"(cake_t_3[29]), "r"(cake_t_3[30]), "r"(cake_t_3[31]) : "memory");
+            __syncwarp();
             // 55: fence_async()
             asm volatile("fence.proxy.async.shared::cta;" :: : "memory");
             // 56: named_sync(1 + warpgroup, warps=4)
             asm volatile("bar.sync %0, 128;" :: "r"(static_cast<unsigned>(1 + cake_rank / 4)) : "memory");
             // 57: with one_thread("warpgroup"):
+            __syncwarp();
             if (cake_rank % 4 == 0 && cake_elect()) {
                 // 58: for p in range(BN // 64):
                 for (int p = 0; p < BN / 64; ++p) {
@@ -216,6 +222,7 @@ gemm_kernel(
             __syncwarp();
         }
         // 61: with one_thread("warpgroup"):
+        __syncwarp();
         if (cake_rank % 4 == 0 && cake_elect()) {
             // 62: bulk_wait_read(0)
             asm volatile("cp.async.bulk.wait_group.read 0;" :: : "memory");

@@ -113,7 +113,9 @@ rmsnorm_kernel(
         for (int i_ = 1; i_ < 8; ++i_) cake_t_3[0] = cake_t_3[0] + cake_t_4[i_];
         #pragma unroll
         for (int m_ = 16; m_ > 0; m_ /= 2) cake_t_3[0] = cake_t_3[0] + __shfl_xor_sync(0xffffffffu, cake_t_3[0], m_);
+        __syncwarp();
         if (cake_lane == 0) cake_shared_store_4(sums + cake_rank * 4, __float_as_uint(cake_t_3[0 + 0]));
+        __syncwarp();
         // 13: cta_sync()
         __syncthreads();
         // 14: mean = reduce_sum(load(sums[:])) / N

@@ -83,7 +83,9 @@ softmax_kernel(
         for (int i_ = 1; i_ < 8; ++i_) cake_t_2[0] = fmaxf(cake_t_2[0], v[i_]);
         #pragma unroll
         for (int m_ = 16; m_ > 0; m_ /= 2) cake_t_2[0] = fmaxf(cake_t_2[0], __shfl_xor_sync(0xffffffffu, cake_t_2[0], m_));
+        __syncwarp();
         if (cake_lane == 0) cake_shared_store_4(peaks + cake_rank * 4, __float_as_uint(cake_t_2[0 + 0]));
+        __syncwarp();
         // 13: cta_sync()
         __syncthreads();
         // 14: peak = reduce_max(load(peaks[:]))
@@ -124,7 +126,9 @@ softmax_kernel(
         for (int i_ = 1; i_ < 8; ++i_) cake_t_6[0] = cake_t_6[0] + e[i_];
         #pragma unroll
         for (int m_ = 16; m_ > 0; m_ /= 2) cake_t_6[0] = cake_t_6[0] + __shfl_xor_sync(0xffffffffu, cake_t_6[0], m_);
+        __syncwarp();
         if (cake_lane == 0) cake_shared_store_4(sums + cake_rank * 4, __float_as_uint(cake_t_6[0 + 0]));
+        __syncwarp();
         // 18: cta_sync()
         __syncthreads();
         // 19: total = reduce_sum(load(sums[:]))
