@@ -89,3 +89,12 @@ def test_ellipsis_matching() -> None:
     assert matches(["a [x] 1.5 s"], ["a [x] ... s"])
     assert not matches(["a", "b"], ["a"])
     assert not matches(["ab"], ["a"])
+
+
+def test_the_table_of_measured_kernels_is_that_of_the_raw_data() -> None:
+    """bench/golden.py prints it."""
+    from runpy import run_path
+
+    table = run_path(str(ROOT / "bench" / "golden.py"))["table"]
+    raw = ROOT / "history" / "measured" / "h200_golden_kernels.json"
+    assert table(raw) in (ROOT / "docs" / "gpu.md").read_text()

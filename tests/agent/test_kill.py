@@ -37,6 +37,8 @@ def spawn(workspace: Workspace, *words: str, pause: bool = False) -> subprocess.
         text=True,
         env={**os.environ, **({"CAKE_TOY_PAUSE": "1"} if pause else {})},
         start_new_session=True,
+        # A shell starts background jobs with SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
