@@ -10,34 +10,31 @@ import pytest
 from cake.diagnostics import Diagnostic, KernelErrors
 from cake.ir import instantiate, parse
 from cake.ir.arch import ARCHS, admits, claimed
-from cake.plugins import load
+from cake.plugins import Registry
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "plugins" / "kernels"
 
 
-@pytest.fixture(scope="module")
-def primitives():  # type: ignore[no-untyped-def]
-    return load(ROOT).primitives
-
-
-def refused(text: str, primitives, dims: dict[str, int], arch: str | None = None) -> tuple[Diagnostic, ...]:  # type: ignore[no-untyped-def]
+def refused(
+    text: str, registry: Registry, dims: dict[str, int], arch: str | None = None
+) -> tuple[Diagnostic, ...]:
     with pytest.raises(KernelErrors) as errors:
-        instantiate(parse(text), dims, primitives=primitives, arch=arch)
+        instantiate(parse(text), dims, primitives=registry.primitives, arch=arch)
     return errors.value.diagnostics
 
 
-def test_a_violated_contract_names_the_stride(primitives) -> None:  # type: ignore[no-untyped-def]
+def test_a_violated_contract_names_the_stride(registry: Registry) -> None:
     text = (KERNELS / "gemm_sm90a.cake").read_text()
-    (diagnostic,) = refused(text, primitives, {"M": 4095, "N": 1000, "K": 777})
+    (diagnostic,) = refused(text, registry, {"M": 4095, "N": 1000, "K": 777})
     assert diagnostic.code == "contract/violated"
     assert "row stride of `a` is 1554 bytes" in diagnostic.message
     assert "pad K to 784" in diagnostic.help
 
 
-def test_shared_memory_is_packed_without_overlap(primitives) -> None:  # type: ignore[no-untyped-def]
+def test_shared_memory_is_packed_without_overlap(registry: Registry) -> None:
     kernel = parse((KERNELS / "gemm_sm90a.cake").read_text())
-    instance = instantiate(kernel, {"M": 256, "N": 256, "K": 256}, primitives=primitives)
+    instance = instantiate(kernel, {"M": 256, "N": 256, "K": 256}, primitives=registry.primitives)
     spans = [(b.offset, b.bytes) for b in instance.buffers.values() if b.space == "shared"]
     spans += [(b.offset, 8 * b.count) for b in instance.barriers.values()]
     spans.sort()
@@ -126,9 +123,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_kernels_are_refused_with_one_diagnostic(name: str, primitives) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_kernels_are_refused_with_one_diagnostic(name: str, registry: Registry) -> None:
     text, code = WRONG[name]
-    assert [d.code for d in refused(text, primitives, {"N": 32})] == [code]
+    assert [d.code for d in refused(text, registry, {"N": 32})] == [code]
 
 
 @pytest.mark.parametrize(
@@ -140,12 +137,12 @@ def test_wrong_kernels_are_refused_with_one_diagnostic(name: str, primitives) ->
         ({"N": 1, "Q": 2}, "contract/unknown-dim"),
     ],
 )
-def test_dims_are_checked(dims: dict[str, int], code: str, primitives) -> None:  # type: ignore[no-untyped-def]
-    assert [d.code for d in refused(ROLE + "        a = 1\n", primitives, dims)] == [code]
+def test_dims_are_checked(dims: dict[str, int], code: str, registry: Registry) -> None:
+    assert [d.code for d in refused(ROLE + "        a = 1\n", registry, dims)] == [code]
 
 
-def test_an_unknown_architecture_is_named(primitives) -> None:  # type: ignore[no-untyped-def]
+def test_an_unknown_architecture_is_named(registry: Registry) -> None:
     text = ROLE.replace("sm_80", "sm_75") + "        a = 1\n"
-    assert [d.code for d in refused(text, primitives, {"N": 32})] == ["arch/unknown"]
+    assert [d.code for d in refused(text, registry, {"N": 32})] == ["arch/unknown"]
     text = ROLE.replace("sm_80", "sm_90a") + "        a = 1\n"
-    assert [d.code for d in refused(text, primitives, {"N": 32}, "sm_80")] == ["arch/not-claimed"]
+    assert [d.code for d in refused(text, registry, {"N": 32}, "sm_80")] == ["arch/not-claimed"]

@@ -218,6 +218,7 @@ class Engine:
             shadow.mark(box)
 
     def race(self, agent: Agent, old: Record, new: Record, buffer: Buffer) -> None:
+        cause: ft.Cause
         if old.event >= 0:
             cause = self.unfinished(agent, old)
         elif agent.clock.seen[old.warp] >= old.epoch or old.warp == new.warp:
@@ -231,13 +232,13 @@ class Engine:
             same = (known.earlier.span, known.later.span, known.cause, known.earlier.buffer.name)
             if same == (earlier.span, later.span, cause, buffer.name):
                 return
-        self.find(ft.Race(earlier, later, cause))  # type: ignore[arg-type]
+        self.find(ft.Race(earlier, later, cause))
 
     def told_before(self, agent: Agent, old: Record) -> bool:
         """Whether `agent` knows of an earlier execution of the instruction, whose bytes this one replaces."""
         return self.firsts[old.instruction, old.warp] <= agent.clock.seen[old.warp]
 
-    def unfinished(self, agent: Agent, old: Record) -> str:
+    def unfinished(self, agent: Agent, old: Record) -> ft.Cause:
         """What is amiss with an asynchronous operation that `agent` does not know to be complete. Of one that
         completes in its warp: `agent` does not even know of its issue, or its lanes have not met since."""
         issuer = self.agents[old.warp]

@@ -40,6 +40,9 @@ class Access:
         return self.write and isinstance(self.completion, BarrierSlot)
 
 
+Cause = Literal["unordered", "unfenced", "incomplete", "overtaken"]
+
+
 @dataclass(frozen=True, slots=True)
 class Race:
     """Two conflicting accesses with nothing that orders them.
@@ -53,7 +56,7 @@ class Race:
 
     earlier: Access
     later: Access
-    cause: Literal["unordered", "unfenced", "incomplete", "overtaken"]
+    cause: Cause
     blocks: tuple[int, int] | None = None
     """The CTAs of the two accesses, where these differ."""
 
