@@ -39,6 +39,8 @@ def print_summary(summary: Summary) -> None:
         print(f"{how} speed-up over the start: {summary.speedup:.3f}x" if summary.speedup else "no speed-up")
         if best.candidate.step:
             print(f"winners are on branch evolve/{session.task}/{session.id}")
+        else:
+            print("nothing beat the start: no branch was made")
     if summary.failures:
         print_table(("failed at", "code", "candidates"), summary.failures)
 
