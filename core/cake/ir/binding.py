@@ -30,6 +30,9 @@ from cake.ir.types import (
 )
 from cake.kinds.primitive import REQUIRED, Operand, Parameter, Primitive, Refusal, Scope, Site
 
+MAX_ELEMENTS = 2048
+"""Elements of one fragment a thread: far beyond any register file, and still cheap to judge."""
+
 BUILTINS = ("block", "blocks", "warp", "warpgroup")
 _KIND_WORDS = {
     "fragment": "a fragment",
@@ -305,6 +308,9 @@ class Expressions:
         reason = result.layout.refusal(result.shape)
         if reason:
             raise self.fail("type/layout", f"{describe(result)} is impossible: {reason}", call.span)
+        if result.registers > MAX_ELEMENTS:
+            message = f"a thread would hold {result.registers} elements, over {MAX_ELEMENTS}"
+            raise self.fail("res/fragment", message, call.span, "spread the row over more warps or CTAs")
         holders = result.layout.warps
         if holders > 1 and self.scope.warps % holders:
             message = (

@@ -109,10 +109,21 @@ def _judge(instance: Instance, registry: Registry, unchecked: list[str], *, chos
     if cut is not None and not chosen:
         unchecked.append(f"{instance.title}: what its CTAs do after {cut.steps} instructions")
         facts.findings = [f for f in facts.findings if not isinstance(f, ft.Runaway)]
-    readers = [r for r in rules if r.needs == "facts"]
-    told = _apply(readers, facts, unchecked)
-    unclaimed = [f for f in facts.findings if not any(r.claims(f) for r in readers)]
-    return [*static, *told, *(describe(f) for f in unclaimed)]
+    told: list[Diagnostic] = []
+    unspoken = list(facts.findings)
+    for rule in (r for r in rules if r.needs == "facts"):
+        said = _apply([rule], facts, unchecked)
+        told += said
+        if said:  # a rule that claims a finding and then fails or keeps silent has not spoken for it
+            unspoken = [f for f in unspoken if not _claims(rule, f)]
+    return [*static, *told, *(describe(f) for f in unspoken)]
+
+
+def _claims(rule: Rule, finding: ft.Finding) -> bool:
+    try:
+        return rule.claims(finding)
+    except Exception:  # a plugin's fault: the finding is then said plainly
+        return False
 
 
 def _apply(rules: Iterable[Rule], facts: ft.Facts, unchecked: list[str]) -> list[Diagnostic]:

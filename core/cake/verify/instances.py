@@ -71,14 +71,19 @@ def _admitted(
     kernel: n.Kernel, values: Mapping[str, int | float], axes: Mapping[str, Axis], wanted: Dims
 ) -> Dims | None:
     """`wanted`, or the next shape above it that the contract admits."""
-    steps = [range(8) if len(axes) <= 3 else range(3) for _ in axes]
-    for tried, bumps in enumerate(sorted(product(*steps), key=sum)):
-        if tried >= MAX_TRIES:
-            return None
+    for bumps in _bumps(len(axes)):
         dims = {d: wanted[d] + bump * a.granule for (d, a), bump in zip(axes.items(), bumps, strict=True)}
         if _holds(kernel, {**values, **dims}):
             return dims
     return None
+
+
+def _bumps(axes: int) -> list[tuple[int, ...]]:
+    """How many granules to add on each axis, smallest sums first; on many axes, the same on all."""
+    if axes > 5:
+        return [(bump,) * axes for bump in range(8)]
+    steps = [range(8) if axes <= 3 else range(3)] * axes
+    return sorted(product(*steps), key=sum)[:MAX_TRIES]
 
 
 def _holds(kernel: n.Kernel, values: dict[str, int | float]) -> bool:
