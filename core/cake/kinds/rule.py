@@ -23,12 +23,14 @@ Family = Literal["sync", "mem", "res", "arch", "num", "type", "perf"]
 @dataclass(frozen=True, slots=True)
 class Bad:
     """A kernel that the rule refuses. `#! code` ends each faulty line, `#> words` each second place; no
-    other diagnostic appears. `fixed` is its mend, silent under all rules. `dims` pins the instance."""
+    other diagnostic appears. `fixed` is its mend, silent under all rules. `dims` pins the instance; `records`
+    names the public failures of docs/verifier.md that this kernel reduces."""
 
     name: str
     kernel: str
     fixed: str
     dims: Mapping[str, int] = field(default_factory=dict)
+    records: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
