@@ -11,44 +11,36 @@ from cake.codegen import LaunchPlan, compile_source, generate
 from cake.diagnostics import KernelErrors
 from cake.ir import Instance, instantiate, parse
 from cake.plugins import Registry
+from tests.golden_kernels import GOLDEN
 
 KERNELS = Path(__file__).parents[2] / "plugins" / "kernels"
-GOLDEN = Path(__file__).parents[1] / "golden" / "cuda"
+LISTINGS = Path(__file__).parents[1] / "golden" / "cuda"
 GEMM = {"M": 4095, "N": 1000, "K": 776}
-ROWS = {"M": 64, "N": 1000}
-CASES = {
-    "softmax": (ROWS, "sm_80"),
-    "rmsnorm": (ROWS, "sm_80"),
-    "gemm_sm80": (GEMM, "sm_80"),
-    "gemm_sm90a": (GEMM, "sm_90a"),
-}
 
 
 def instance_of(name: str, registry: Registry) -> Instance:
-    dims, arch = CASES[name]
-    text = (KERNELS / f"{name}.cake").read_text()
-    return instantiate(parse(text, f"{name}.cake"), dims, primitives=registry.primitives, arch=arch)
+    return GOLDEN[name].instance(registry)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_the_listing_is_the_golden_one(name: str, registry: Registry, pytestconfig: pytest.Config) -> None:
     listing = generate(instance_of(name, registry)).listing
-    path = GOLDEN / f"{name}.cu"
+    path = LISTINGS / f"{name}.cu"
     if pytestconfig.getoption("--write-snapshots"):
         path.write_text(listing)
     assert listing == path.read_text(), "`make snapshots` rewrites the golden listings; read the difference"
 
 
 def test_no_golden_listing_is_stale() -> None:
-    assert {path.stem for path in GOLDEN.glob("*")} == set(CASES)
+    assert {path.stem for path in LISTINGS.glob("*")} == set(GOLDEN)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_the_text_is_deterministic(name: str, registry: Registry) -> None:
     assert generate(instance_of(name, registry)) == generate(instance_of(name, registry))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_every_line_of_the_body_leads_back_to_its_statement(name: str, registry: Registry) -> None:
     """The compiler counts lines up from each directive; what it counts must be a line of the kernel."""
     generated = generate(instance_of(name, registry))
@@ -74,7 +66,7 @@ def test_every_line_of_the_body_leads_back_to_its_statement(name: str, registry:
     assert called
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_the_plan_survives_json(name: str, registry: Registry) -> None:
     plan = generate(instance_of(name, registry)).plan
     assert LaunchPlan.from_json(plan.to_json()) == plan
@@ -123,18 +115,6 @@ def test_an_error_of_the_compiler_is_shown_at_the_kernels_line(registry: Registr
     lines = (KERNELS / "softmax.cake").read_text().split("\n")
     assert diagnostic.code == "compile/nvrtc"
     assert "cta_sync()" in lines[diagnostic.primary.span.line - 1]
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
-def test_plain_kernels_compile_without_spills_wherever_they_claim(arch: str, registry: Registry) -> None:
-    for name in ("softmax", "rmsnorm", "gemm_sm80"):
-        kernel = parse((KERNELS / f"{name}.cake").read_text(), name)
-        dims = CASES[name][0]
-        compiled = compile_source(
-            generate(instantiate(kernel, dims, primitives=registry.primitives, arch=arch)).source, arch
-        )
-        assert compiled.spill_bytes == 0
-        assert compiled.registers < 200
 
 
 @pytest.mark.parametrize("tile", [(128, 128, 4), (128, 256, 3), (192, 128, 4)])

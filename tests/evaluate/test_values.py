@@ -1,4 +1,4 @@
-"""Values on the machine: golden kernels agree with their oracle, wrong ones are told how they are wrong."""
+"""Values on the machine: wrong kernels are told how they are wrong, and on which instances."""
 
 from __future__ import annotations
 
@@ -27,14 +27,6 @@ def judge(registry: Registry, task: str, text: str, arch: str) -> int:
 
 def golden(root: Path, name: str) -> str:
     return (root / f"plugins/kernels/{name}.cake").read_text(encoding="utf-8")
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(("task", "name", "arch"), GOLDEN)
-def test_golden_kernels_compute_their_task_on_random_and_hostile_inputs(
-    task: str, name: str, arch: str, registry: Registry, root: Path
-) -> None:
-    assert judge(registry, task, golden(root, name), arch) >= 4
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

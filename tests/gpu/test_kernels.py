@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -13,7 +13,9 @@ from cake.device.trial import check, pose, pose_hostile, task_of
 from cake.errors import MissingEnvironment
 from cake.ir import content_hash, instantiate, parse
 from cake.ir.arch import canonical, claimed
+from cake.kinds.task import Task
 from cake.plugins import Registry
+from tests.golden_kernels import GOLDEN
 
 pytestmark = pytest.mark.gpu
 
@@ -25,8 +27,17 @@ PRODUCTS = [
     {"M": 1, "N": 8, "K": 8},
     {"M": 1024, "N": 4096, "K": 1024},
 ]
-SHAPES = {"softmax": ROWS, "rmsnorm": ROWS, "gemm_sm80": PRODUCTS, "gemm_sm90a": PRODUCTS}
-CASES = [(name, dims, {}) for name, shapes in SHAPES.items() for dims in shapes]
+SHAPES = {("M", "N"): ROWS, ("K", "M", "N"): PRODUCTS}
+"""Shapes worth a trial, by the axes of a task; another task's are those it names `tails` and `small`."""
+
+
+def shapes(task: Task) -> list[Mapping[str, int]]:
+    axes = tuple(sorted({axis for tensor in task.tensors.values() for axis in tensor.shape}))
+    named = [task.shapes[name] for name in ("tails", "small") if name in task.shapes]
+    return list(SHAPES.get(axes, named))
+
+
+CASES = [(name, dims, {}) for name, golden in GOLDEN.items() for dims in shapes(golden.task)]
 CASES += [
     ("gemm_sm90a", {"M": 500, "N": 776, "K": 328}, {"BM": bm, "BN": bn, "STAGES": stages})
     for bm, bn, stages in ((64, 64, 2), (128, 256, 3), (192, 128, 4), (64, 256, 3))

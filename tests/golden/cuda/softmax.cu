@@ -1,4 +1,4 @@
-// softmax M=64 N=1000 for sm_80
+// softmax M=1000 N=1000 for sm_80
 
 __device__ __forceinline__ float cake_bf16_to_float(unsigned pair, int high) {
     return __uint_as_float(high ? pair & 0xffff0000u : pair << 16);
