@@ -128,9 +128,9 @@ def meet(y: GlobalOut[f32, N]):
 
 
 def _unconditional(body: tuple[n.Stmt, ...]) -> Iterator[n.Call]:
-    """The named_sync calls outside branches."""
+    """The calls at named barriers outside branches."""
     for stmt in body:
-        if isinstance(stmt, n.Do) and stmt.call.name == "named_sync":
+        if isinstance(stmt, n.Do) and stmt.call.name in ("named_sync", "named_arrive"):
             yield stmt.call
         elif not isinstance(stmt, n.If):
             for inside in n.blocks_of(stmt):

@@ -114,6 +114,7 @@ class Meeting:
     """Warps that have come to a hardware barrier, and when the last came."""
 
     came: list[Agent] = field(default_factory=list)
+    arrived: int = 0
     latest: float = 0.0
 
 
@@ -411,14 +412,17 @@ class Clock:
                     self.wake(agent, max(after, barrier.done), barrier.done_cause, after)
                 else:
                     barrier.waiting.append((agent, parity))
-            case fx.Rendezvous(id=number, warps=warps):
+            case fx.Rendezvous(id=number, warps=warps, blocks=blocks):
                 meeting = self.meetings[number]
-                meeting.came.append(agent)
+                meeting.arrived += 1
                 meeting.latest = max(meeting.latest, after)
-                if len(meeting.came) >= (warps or self.count):
+                if blocks:
+                    meeting.came.append(agent)
+                if meeting.arrived >= (warps or self.count):
                     del self.meetings[number]
                     for one in meeting.came:
                         self.wake(one, meeting.latest, "warps")
+                return not blocks
             case fx.SetRegisters(count=count, grow=grow):
                 need = (count - agent.registers) * 32
                 if grow and self.pool < need:

@@ -80,13 +80,14 @@ class Barrier:
 
 @dataclass(slots=True)
 class Meeting:
-    """A hardware barrier gathering warps."""
+    """A hardware barrier gathering warps. `last`: generation and place of each warp's latest arrival."""
 
     expected: int
     span: Span
     came: list[int] = field(default_factory=list)
     clock: Clock | None = None
     generation: int = 0
+    last: dict[int, tuple[int, Span]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

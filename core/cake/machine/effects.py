@@ -168,10 +168,12 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """A hardware barrier: block until `warps` warps have come to barrier `id` (0 is the CTA's)."""
+    """A hardware barrier: block until `warps` warps have come to barrier `id` (0 is the CTA's). With `blocks`
+    false the warp is counted and goes on."""
 
     id: int
     warps: int
+    blocks: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -422,12 +422,21 @@ class Engine:
         if not meeting.came:
             meeting.expected, meeting.span, meeting.clock = warps, instruction.span, Clock.zero(self.count)
         assert meeting.clock is not None
+        # What is known of generations travels with clocks, as the phases of mbarriers do.
+        slot = fx.BarrierSlot(f"barrier {effect.id}", 0)
+        before = meeting.last.get(agent.warp.index)
+        if before is not None and agent.clock.phases.get(slot, 0) <= before[0]:
+            self.find(ft.RunAhead(effect.id, instruction.span, before[1]))
+        meeting.last[agent.warp.index] = (meeting.generation, instruction.span)
         meeting.came.append(agent.warp.index)
         meeting.clock.join(self.release(agent))
         generation, joint = meeting.generation, meeting.clock
         if len(meeting.came) >= meeting.expected:
             meeting.came = []
             meeting.generation += 1
+            joint.phases[slot] = meeting.generation
+        if not effect.blocks:
+            return
 
         def ready() -> bool:
             if meeting.generation == generation:

@@ -175,6 +175,15 @@ class RendezvousMismatch:
 
 
 @dataclass(frozen=True, slots=True)
+class RunAhead:
+    """A warp comes to a hardware barrier again without knowing that its arrival at `earlier` was consumed."""
+
+    id: int
+    span: Span
+    earlier: Span
+
+
+@dataclass(frozen=True, slots=True)
 class FragmentHazard:
     """Registers touched while the tensor cores own them ("in_flight"), or handed over "unfenced"."""
 
@@ -235,6 +244,7 @@ Finding = (
     | Transactions
     | BarrierMisuse
     | RendezvousMismatch
+    | RunAhead
     | FragmentHazard
     | Undrained
     | RegisterPool

@@ -58,7 +58,9 @@ def _without_repetitions(findings: Sequence[ft.Finding]) -> list[ft.Finding]:
 
 def _level(finding: ft.Finding) -> int:
     match finding:
-        case ft.OutOfBounds() | ft.Misaligned() | ft.RendezvousMismatch() | ft.RegisterPool():
+        case ft.OutOfBounds() | ft.Misaligned() | ft.RegisterPool():
+            return 0
+        case ft.RendezvousMismatch() | ft.RunAhead():
             return 0
         case ft.BarrierMisuse(kind="overrun" | "unordered_arrival"):
             return 5
@@ -90,7 +92,7 @@ def _explains(cause: ft.Finding, effect: ft.Finding) -> bool:
             if kind == "idle_wait" and isinstance(effect, ft.Race):
                 return _completes_on(effect.earlier, slot) or _completes_on(effect.later, slot)
             return kind != "init_unfenced" and not isinstance(effect, ft.FragmentHazard)
-        case ft.RendezvousMismatch():
+        case ft.RendezvousMismatch() | ft.RunAhead():
             return isinstance(effect, ft.Race) and effect.cause == "unordered"
         case ft.OutOfBounds(buffer=buffer):
             return buffer.name in _buffers(effect)

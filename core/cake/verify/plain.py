@@ -36,6 +36,8 @@ def _places(finding: ft.Finding) -> list[tuple[Span, str]]:
             return [(span, ""), *([(other, "initialized here")] if other else [])]
         case ft.RendezvousMismatch(span=span, other=other):
             return [(span, ""), (other, "others meet here")]
+        case ft.RunAhead(span=span, earlier=earlier):
+            return [(span, ""), *([(earlier, "arrived here before")] if earlier != span else [])]
         case ft.FragmentHazard(span=span, producer=producer):
             return [(span, ""), (producer, "computed here")]
         case _:
@@ -57,6 +59,8 @@ def _words(finding: ft.Finding) -> str:
             return f"{slot.name}[{slot.index}]: {kind.replace('_', ' ')}"
         case ft.BarrierId(id=number):
             return f"there is no named barrier {number}: they are 1 to 15"
+        case ft.RunAhead(id=number):
+            return f"comes to barrier {number} again before its earlier arrival was consumed"
         case ft.Runaway(steps=steps):
             return f"cut off after {steps} instructions"
         case ft.OutOfBounds(buffer=buffer, start=start, size=size):
