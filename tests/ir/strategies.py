@@ -63,6 +63,7 @@ BODIES = st.lists(STATEMENTS, max_size=4).map(tuple)
 TOP = st.one_of(
     st.builds(n.Require, st.lists(EXPRESSIONS, max_size=3).map(tuple)),
     st.builds(n.Grid, EXPRESSIONS),
+    st.builds(n.Cluster, EXPRESSIONS),
     st.builds(
         n.Shared, NAMES, st.just("bf16"), st.lists(EXPRESSIONS, min_size=1, max_size=3).map(tuple), st.none()
     ),

@@ -25,6 +25,7 @@ from cake.kinds.primitive import Lowering, Operand, Registers, Window
 BUILTINS = {
     "block": "cake_block",
     "blocks": "cake_blocks",
+    "rank": "cake_cta_rank",
     "warp": "cake_rank",
     "warpgroup": "cake_rank / 4",
 }
@@ -116,7 +117,7 @@ class _Generator:
             instance.arch,
             (instance.blocks, 1, 1),
             (instance.threads, 1, 1),
-            (1, 1, 1),
+            (instance.cluster, 1, 1),
             self.shared_bytes(),
             params,
             tensors,
@@ -159,6 +160,9 @@ class _Generator:
             "[[maybe_unused]] const int cake_warp =",
             "    __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);",
         ]
+        if "cake_cta_rank" in words:
+            # CTAs of a cluster are neighbours along x.
+            lines.append(f"const int cake_cta_rank = cake_block % {self.instance.cluster};")
         if "cake_blocks" in words:
             lines.append("const int cake_blocks = static_cast<int>(gridDim.x);")
         for name, offset in sorted(self.out.placed.items(), key=lambda item: item[1]):
@@ -215,7 +219,7 @@ class _Generator:
 
     def stmt(self, stmt: n.Stmt) -> None:
         out = self.out
-        if not isinstance(stmt, n.Require | n.Grid | n.Shared | n.MBarrier):
+        if not isinstance(stmt, n.Require | n.Grid | n.Cluster | n.Shared | n.MBarrier):
             out.place(stmt.span.line)
         match stmt:
             case n.Assign(targets=targets, value=value):
@@ -436,6 +440,9 @@ class _Generator:
         return registers
 
     def window(self, expr: n.Expr, kind: RegionType) -> Window:
+        if isinstance(expr, n.Call):
+            local, rank = expr.args
+            return replace(self.window(local, kind), rank=self.narrow(rank))
         items = expr.items if isinstance(expr, n.Index) else ()
         buffer = kind.buffer
         origin = []
@@ -460,6 +467,11 @@ class _Generator:
         return f"static_cast<int>({text})" if self.scalars.wide(expr) else text
 
     def barrier(self, expr: n.Expr, kind: BarrierType) -> str | tuple[str, int]:
+        """The address of one mbarrier, of another CTA where it is remote; of an array (first, count)."""
+        if isinstance(expr, n.Call):
+            local = self.barrier(expr.args[0], kind)
+            assert isinstance(local, str)
+            return self.out.remote_address(local, self.narrow(expr.args[1]))
         first = self.out.base(c_name(kind.name), kind.offset)
         if isinstance(expr, n.Index):
             item = expr.items[0]

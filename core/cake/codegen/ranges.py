@@ -39,6 +39,7 @@ class Ranges:
         self.known |= {
             "block": (0, instance.blocks - 1),
             "blocks": (instance.blocks, instance.blocks),
+            "rank": (0, instance.cluster - 1),
             "warp": (0, warps - 1),
             "warpgroup": (0, max(0, warps // 4 - 1)),
         }

@@ -148,7 +148,8 @@ class Writer:
         words = [base, *outer]
         if inner:
             words.append(f"{self.swizzle(buffer.swizzle)}({total(inner)})")
-        return " + ".join(w for w in words if w != "0")
+        local = " + ".join(w for w in words if w != "0")
+        return self.remote_address(local, window.rank) if window.rank else local
 
     def swizzle(self, span: int) -> str:
         """Name of the device function that places a byte offset under a swizzle of `span` bytes."""
@@ -212,6 +213,17 @@ class Writer:
             if high + size > extent:
                 tests.append(f"{place} < {extent}")
         return " && ".join(tests) or "true"
+
+    def remote_address(self, address: str, rank: str) -> str:
+        """The address, in the cluster's shared window, of what lies at `address` in CTA `rank`."""
+        name = "cake_mapa"
+        text = (
+            "__device__ __forceinline__ unsigned cake_mapa(unsigned address, int rank) {\n"
+            "    unsigned there;\n"
+            '    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));\n'
+            "    return there;\n}"
+        )
+        return f"{self.helper(name, text)}({address}, {rank})"
 
     def barrier_address(self, operand: Any) -> str:
         """Shared address of one mbarrier."""

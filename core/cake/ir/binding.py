@@ -33,12 +33,14 @@ from cake.kinds.primitive import REQUIRED, Operand, Parameter, Primitive, Refusa
 MAX_ELEMENTS = 2048
 """Elements of one fragment a thread: far beyond any register file, and still cheap to judge."""
 
-BUILTINS = ("block", "blocks", "warp", "warpgroup")
+BUILTINS = ("block", "blocks", "rank", "warp", "warpgroup", "remote")
 _KIND_WORDS = {
     "fragment": "a fragment",
     "shared": "a window of shared memory",
     "global": "a window of a global tensor",
     "barrier": "an mbarrier",
+    "remote": "a window of shared memory in another CTA",
+    "remote_barrier": "an mbarrier of another CTA",
     "int": "an integer",
     "float": "a number",
     "text": "a quoted word",
@@ -147,6 +149,8 @@ class Expressions:
                 return self.index(expr)
             case n.Call(name=name) if name in HELPERS:
                 return self.helper(expr)
+            case n.Call(name="remote"):
+                return self.remote(expr)
             case n.Call():
                 return self.call(expr, targets)
         raise AssertionError(f"unknown expression {expr!r}")
@@ -219,6 +223,27 @@ class Expressions:
         for arg in call.args:
             self.expect(arg, INT, f"an argument of {call.name}")
         return INT
+
+    def remote(self, call: n.Call) -> Type:
+        """`remote(x, r)`: the window or mbarrier x of shared memory, in CTA r of the cluster."""
+        if call.keywords or len(call.args) != 2:
+            message = "remote takes a window of shared memory or an mbarrier, and the rank of a CTA"
+            raise self.fail("type/arguments", message, call.span)
+        if self.instance.cluster == 1:
+            message = "without a cluster there is no other CTA to reach"
+            raise self.fail("type/remote", message, call.span, "declare `cluster(n)`")
+        what, rank = call.args
+        kind = self.value(what)
+        self.expect(rank, INT, "the rank of a CTA")
+        here = isinstance(what, n.Name | n.Index)
+        if here and isinstance(kind, RegionType) and kind.buffer.space == "shared":
+            return replace(kind, remote=True)
+        if here and isinstance(kind, BarrierType) and kind.indexed:
+            return replace(kind, remote=True)
+        message = (
+            f"only shared memory and single mbarriers are reached in other CTAs, this is {describe(kind)}"
+        )
+        raise self.fail("type/remote", message, what.span)
 
     # --- windows ------------------------------------------------------------------------------------------
 
@@ -373,10 +398,10 @@ class Expressions:
         match kind:
             case FragmentType():
                 return ("fragment",)
-            case RegionType(buffer=buffer):
-                return (buffer.space,)
-            case BarrierType():
-                return ("barrier",)
+            case RegionType(buffer=buffer, remote=remote):
+                return ("remote" if remote else buffer.space,)
+            case BarrierType(remote=remote):
+                return ("remote_barrier" if remote else "barrier",)
             case ScalarType(kind="int"):
                 return ("int", "float")
             case ScalarType(kind="float"):

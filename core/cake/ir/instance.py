@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SWIZZLE_ALIGNMENT = 1024
 BUFFER_ALIGNMENT = 128
 MAX_THREADS = 1024
+MAX_CLUSTER = 8
 MAX_AXIS = 2**31 - 2**20
 """Index arithmetic on one axis is 32-bit with room for a tile; offsets are formed in 64 bits."""
 
@@ -42,8 +43,8 @@ class Instance:
     """A typed kernel on concrete shapes. Treat as read-only.
 
     `values` holds every scalar known at launch (dims, constants, top-level names that depend on neither
-    `block` nor `warp`); `blocks` is the grid size in CTAs, `threads` the CTA's threads, `shared_bytes` what
-    the CTA takes of shared memory.
+    `block` nor `warp`); `blocks` is the grid size in CTAs, `cluster` the CTAs of a cluster, `threads` the
+    CTA's threads, `shared_bytes` what the CTA takes of shared memory.
     """
 
     kernel: n.Kernel
@@ -56,6 +57,7 @@ class Instance:
     barriers: dict[str, BarrierType] = field(default_factory=dict)
     roles: tuple[RoleInfo, ...] = ()
     blocks: int = 0
+    cluster: int = 1
     shared_bytes: int = 0
     types: dict[int, Type] = field(default_factory=dict)
     sites: dict[int, tuple[Primitive, Site]] = field(default_factory=dict)
@@ -271,6 +273,7 @@ class _Layout:
             )
         else:
             self.instance.blocks = self.natural(grids[0].blocks, "the grid", 2**31 - 1)
+            self.cluster()
         first = 0
         roles = []
         for role in self.kernel.roles:
@@ -296,6 +299,24 @@ class _Layout:
             if names.count(role.name) > 1:
                 self.refuse("type/duplicate-name", f"two roles are called `{role.name}`", role.span)
                 break
+
+    def cluster(self) -> None:
+        """Neighbouring CTAs along x. PTX ISA: at most 8 on every chip; the grid is made of whole clusters."""
+        declared = [s for s in self.kernel.body if isinstance(s, n.Cluster)]
+        if not declared:
+            return
+        stmt, blocks = declared[0], self.instance.blocks
+        if len(declared) > 1:
+            self.refuse("type/cluster", "a kernel states cluster(...) once", declared[1].span)
+        if not admits(">=sm_90", self.instance.arch):
+            message = f"clusters need sm_90 or later, the target is {self.instance.arch}"
+            self.refuse("arch/unsupported", message, stmt.span)
+            return
+        self.instance.cluster = size = self.natural(stmt.size, "a cluster", MAX_CLUSTER)
+        if blocks % size:
+            message = f"a grid of {blocks} CTAs is not made of whole clusters of {size}"
+            help = f"grid(ceil_div(n, {size}) * {size}), and let the last CTAs find no work"
+            self.refuse("res/cluster-grid", message, stmt.span, help)
 
     def shared(self) -> None:
         """Swizzled buffers first (they need the coarse alignment), then plain ones, then mbarriers."""

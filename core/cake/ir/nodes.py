@@ -188,6 +188,13 @@ class Grid(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Cluster(Node):
+    """`cluster(n)`: n neighbouring CTAs run together and reach each other's shared memory."""
+
+    size: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Shared(Node):
     """`name = Shared[dtype, d0, d1, ...](swizzle=128)`: the last axis is contiguous."""
 
@@ -206,7 +213,7 @@ class MBarrier(Node):
     arrivals: Expr
 
 
-Stmt = Assign | Do | For | If | OneThread | Task | Role | Require | Grid | Shared | MBarrier
+Stmt = Assign | Do | For | If | OneThread | Task | Role | Require | Grid | Cluster | Shared | MBarrier
 
 
 # --- the kernel -------------------------------------------------------------------------------------------
@@ -302,6 +309,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return conditions
         case Grid(blocks=blocks):
             return (blocks,)
+        case Cluster(size=size):
+            return (size,)
         case Shared(shape=shape, swizzle=swizzle):
             return shape if swizzle is None else (*shape, swizzle)
         case MBarrier(count=count, arrivals=arrivals):

@@ -306,14 +306,15 @@ class _Reader:
 
     def action(self, call: ast.Call, span: Span) -> n.Stmt:
         name = _name(call.func)
-        if name in ("require", "grid") and call.keywords:
+        if name in ("require", "grid", "cluster") and call.keywords:
             self.refuse(call, "statement", f"{name} takes no keywords")
         if name == "require":
             return n.Require(self.each(call.args, lambda e: self.expr(cast(ast.expr, e))), span=span)
-        if name == "grid":
+        if name in ("grid", "cluster"):
             if len(call.args) != 1:
-                self.refuse(call, "statement", "grid takes the number of CTAs")
-            return n.Grid(self.expr(call.args[0]), span=span)
+                self.refuse(call, "statement", f"{name} takes the number of CTAs")
+            size = self.expr(call.args[0])
+            return n.Grid(size, span=span) if name == "grid" else n.Cluster(size, span=span)
         value = self.expr(call)
         assert isinstance(value, n.Call)
         return n.Do(value, span=span)

@@ -119,6 +119,8 @@ def _simple(stmt: n.Stmt) -> str:
             return f"require({_list(map(expr_text, conditions))})"
         case n.Grid(blocks=blocks):
             return f"grid({expr_text(blocks)})"
+        case n.Cluster(size=size):
+            return f"cluster({expr_text(size)})"
         case n.Shared(name=name, dtype=dtype, shape=shape, swizzle=swizzle):
             option = f"(swizzle={expr_text(swizzle)})" if swizzle is not None else ""
             return f"{name} = Shared[{_list((dtype, *map(expr_text, shape)))}]{option}"

@@ -84,11 +84,13 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class RegionType:
-    """A window of a buffer: `window` is its extent on every axis, `shape` leaves the indexed axes out."""
+    """A window of a buffer: `window` is its extent on every axis, `shape` leaves the indexed axes out.
+    `remote`: it lies in the shared memory of a CTA of the cluster that is chosen at run time."""
 
     buffer: Buffer
     window: tuple[int, ...]
     shape: tuple[int, ...]
+    remote: bool = False
 
     @property
     def dtype(self) -> DType:
@@ -101,13 +103,15 @@ class RegionType:
 
 @dataclass(frozen=True, slots=True)
 class BarrierType:
-    """An array of `count` mbarriers completing a phase after `arrivals` arrivals; `indexed`: one of them."""
+    """An array of `count` mbarriers completing a phase after `arrivals` arrivals; `indexed`: one of them;
+    `remote`: that of a CTA of the cluster which is chosen at run time."""
 
     name: str
     count: int
     arrivals: int
     offset: int
     indexed: bool
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +144,12 @@ def describe(kind: Type) -> str:
             return "a quoted word"
         case DTypeType(dtype=dtype):
             return f"the dtype {dtype.value}"
-        case RegionType(buffer=buffer, shape=shape):
+        case RegionType(buffer=buffer, shape=shape, remote=remote):
             extent = "x".join(map(str, shape)) or "scalar"
-            return f"a {extent} window of {buffer.space} {buffer.name} ({buffer.dtype.value})"
-        case BarrierType(name=name, indexed=indexed):
-            return f"the mbarrier {name}" if indexed else f"the mbarrier array {name}"
+            where = " in another CTA" if remote else ""
+            return f"a {extent} window of {buffer.space} {buffer.name} ({buffer.dtype.value}){where}"
+        case BarrierType(name=name, indexed=indexed, remote=remote):
+            where = " of another CTA" if remote else ""
+            return f"the mbarrier {name}{where}" if indexed else f"the mbarrier array {name}"
         case FragmentType(dtype=dtype, shape=shape, layout=layout):
             return f"a fragment [{', '.join([dtype.value, *map(str, shape)])}] in layout {layout.name}"

@@ -41,7 +41,7 @@ class _Statements(Expressions):
         base = self.scopes[0]
         for name, value in self.instance.values.items():
             base[name] = FLOAT if isinstance(value, float) else INT
-        for name in ("block", "blocks"):
+        for name in ("block", "blocks", "rank"):
             base[name] = INT
         self.lets = set(self.instance.values) - set(self.instance.dims) - set(self.instance.constants)
         self.frozen = {
@@ -110,7 +110,7 @@ class _Statements(Expressions):
                 if not top:
                     raise self.fail("type/nested-role", "roles stand at the top level of a kernel", stmt.span)
                 self.role(stmt)
-            case n.Require() | n.Grid() | n.Shared() | n.MBarrier():
+            case n.Require() | n.Grid() | n.Cluster() | n.Shared() | n.MBarrier():
                 if not top:
                     raise self.fail(
                         "type/nested-declaration",

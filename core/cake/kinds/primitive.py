@@ -24,7 +24,19 @@ from cake.ir.nodes import Call, Expr
 from cake.ir.types import Buffer, DTypeType, FragmentType, RegionType, Type
 from cake.machine.effects import Effect, Region
 
-Kind = Literal["fragment", "shared", "global", "barrier", "int", "float", "text", "dtype"]
+Kind = Literal[
+    "fragment",
+    "shared",
+    "global",
+    "barrier",
+    "remote",
+    "remote_barrier",
+    "int",
+    "float",
+    "text",
+    "dtype",
+]
+"""`remote`: a window of shared memory in another CTA of the cluster, `remote_barrier`: an mbarrier there."""
 
 
 class Required:
@@ -219,12 +231,14 @@ class Registers:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A region in CUDA text: `origin` holds a C++ integer expression per axis, `size` extents."""
+    """A region in CUDA text: `origin` holds a C++ integer expression per axis, `size` extents; `rank`, where
+    it lies in another CTA of the cluster, that CTA's rank."""
 
     buffer: Buffer
     origin: tuple[str, ...]
     size: tuple[int, ...]
     shape: tuple[int, ...]
+    rank: str = ""
 
 
 class Writer(Protocol):
@@ -259,7 +273,8 @@ class Writer(Protocol):
 
     def shared_address(self, window: Window, index: Sequence[str]) -> str:
         """C++ expression (unsigned, 32-bit shared address) of the element at `index` (relative to the
-        window's origin, one C++ expression per axis of the buffer), swizzle applied."""
+        window's origin, one C++ expression per axis of the buffer), swizzle applied. Of a window in another
+        CTA it is an address of the cluster's shared window."""
         ...
 
     def global_index(self, window: Window, index: Sequence[str]) -> str:
@@ -268,6 +283,10 @@ class Writer(Protocol):
 
     def in_bounds(self, window: Window, index: Sequence[str]) -> str:
         """C++ condition: the element lies inside the global tensor; "true" where that is known."""
+        ...
+
+    def remote_address(self, address: str, rank: str) -> str:
+        """C++ expression: what lies at the shared `address`, in CTA `rank` of the cluster (mapa)."""
         ...
 
     def barrier_address(self, operand: Any) -> str:

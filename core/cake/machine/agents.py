@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ class Agent:
     steps: Generator[Instruction, Any, None]
     clock: Clock
     registers: int
+    index: int
+    """Among the warps of the cluster."""
+    cta: int
+    """Rank of its CTA in the cluster."""
     lane_events: int = 0
     """Completions known to the elected or copying lanes, not yet to the whole warp."""
     executed: int = 0
@@ -45,8 +49,21 @@ class Agent:
     started: bool = False
     finished: bool = False
     result: Any = None
-    groups: dict[str, Groups] | None = None
+    groups: dict[str, Groups] = field(default_factory=dict)
+    cluster_arrival: tuple[int, Clock] | None = None
+    """Generation of the cluster's barrier at which it arrived and still is to wait, and what that gathers."""
 
     def group(self, kind: str) -> Groups:
-        assert self.groups is not None
         return self.groups.setdefault(kind, Groups())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reach:
+    """An access to the shared memory of CTA `cta` by agent `index` of another: at `epoch`, or asynchronously
+    as `event`."""
+
+    cta: int
+    index: int
+    epoch: int
+    event: int
+    instruction: Instruction

@@ -22,11 +22,13 @@ FenceKind = Literal["async_proxy", "mbarrier_init", "wgmma"]
 @dataclass(frozen=True, slots=True)
 class Region:
     """A concrete window of a buffer. `start`/`size` give it per axis as the author wrote it; it may stick out
-    of a global tensor, `box` is the part inside (empty extents where nothing is)."""
+    of a global tensor, `box` is the part inside (empty extents where nothing is). `cta`: the rank of the CTA
+    whose shared memory it is, -1 for the executing one."""
 
     buffer: Buffer
     start: tuple[int, ...]
     size: tuple[int, ...]
+    cta: int = -1
 
     @property
     def box(self) -> Box:
@@ -52,15 +54,18 @@ class Region:
 
     def sub(self, start: tuple[int, ...], size: tuple[int, ...]) -> Region:
         """The window at `start` (relative, per axis) of extent `size` in this one."""
-        return Region(self.buffer, tuple(a + b for a, b in zip(self.start, start, strict=True)), size)
+        return Region(
+            self.buffer, tuple(a + b for a, b in zip(self.start, start, strict=True)), size, self.cta
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class BarrierSlot:
-    """One mbarrier: the array's name and the index in it."""
+    """One mbarrier: the array's name, the index in it, and the rank of its CTA (-1: the executing one)."""
 
     name: str
     index: int
+    cta: int = -1
 
 
 # --- memory -----------------------------------------------------------------------------------------------
@@ -68,18 +73,20 @@ class BarrierSlot:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The warp reads these bytes now, through the generic proxy."""
+    """The warp reads these bytes now, through the generic proxy; `cta` as in Region."""
 
     buffer: Buffer
     box: Box
+    cta: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The warp writes these bytes now, through the generic proxy."""
+    """The warp writes these bytes now, through the generic proxy; `cta` as in Region."""
 
     buffer: Buffer
     box: Box
+    cta: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,18 @@ class Rendezvous:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterArrive:
+    """barrier.cluster.arrive: count this warp and go on; with `release` its accesses become known."""
+
+    release: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterWait:
+    """barrier.cluster.wait: block until every warp of the cluster has arrived (acquire)."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetRegisters:
     """setmaxnreg: this warpgroup's budget per thread becomes `count`; growing waits for the pool."""
 
@@ -197,5 +216,7 @@ Effect = (
     | Wait
     | Fence
     | Rendezvous
+    | ClusterArrive
+    | ClusterWait
     | SetRegisters
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cake.diagnostics import Span
 from cake.machine import effects as fx
 from cake.machine import facts as ft
+from cake.machine.accesses import access_of
 from cake.machine.agents import Agent
 from cake.machine.barriers import Groups
 from cake.machine.shadow import overlap
@@ -29,7 +30,7 @@ def deadlock(engine: Engine, alive: list[Agent]) -> None:
     for agent in alive:
         if agent.waits and agent.waits[1].startswith("registers:"):
             wanted = int(agent.waits[1].split(":")[1])
-            free = engine.pool // 32 + agent.registers
+            free = engine.pools[agent.cta] // 32 + agent.registers
             engine.find(ft.RegisterPool(agent.waits[0].span, wanted, free))
             return
     seen: dict[tuple[Span, str], ft.Blocked] = {}
@@ -76,9 +77,10 @@ def signallers(engine: Engine, slot: fx.BarrierSlot | None) -> tuple[Span, ...]:
 
 
 def exit_checks(engine: Engine) -> None:
-    for (instruction, group), counts in engine.together.items():
+    absent_peers(engine)
+    for (instruction, cta, group), counts in engine.together.items():
         if len(set(counts)) > 1:
-            role = engine.agents[4 * group].warp.role.name
+            role = engine.agents[cta * engine.warps + 4 * group].warp.role.name
             engine.find(ft.PartialWarpgroup(instruction.name, instruction.span, role))
     everyone = 0
     for agent in engine.agents:
@@ -92,22 +94,41 @@ def exit_checks(engine: Engine) -> None:
             engine.find(ft.BarrierMisuse("unconsumed", slot, instruction.span))
             break
     for agent in engine.agents:
-        for kind, groups in (agent.groups or {}).items():
+        for kind, groups in agent.groups.items():
             undrained(engine, agent, kind, groups)
 
 
-def between_ctas(earlier: list[Engine], later: Engine) -> None:
-    """CTAs are never ordered: no element of an output belongs to two of them. The first one is found."""
-    for name, shadow in later.shadows.items():
+def absent_peers(engine: Engine) -> None:
+    """A CTA whose shared memory is reached from another must not end before: some warp of it must know of the
+    access when it ends."""
+    for reach in engine.reaches:
+        first = reach.cta * engine.warps
+        for agent in engine.agents[first : first + engine.warps]:
+            if reach.event >= 0:
+                known = (agent.clock.events | agent.lane_events) >> reach.event & 1
+            else:
+                known = agent.clock.seen[reach.index] >= reach.epoch
+            if known:
+                break
+        else:
+            engine.find(ft.AbsentPeer("exited", reach.instruction.span, reach.cta))
+
+
+def between_clusters(earlier: list[Engine], later: Engine) -> None:
+    """Clusters are never ordered: no element of an output belongs to two of them. The first one is found."""
+    for name, shadow in later.shadows[0].items():
         if not shadow.buffer.output:
             continue
         new = [r for records in shadow.slices.values() for r in records if r.write]
         for engine in earlier:
-            for record in (r for records in engine.shadows[name].slices.values() for r in records if r.write):
+            for record in (
+                r for records in engine.shadows[0][name].slices.values() for r in records if r.write
+            ):
                 found = next((r for r in new if overlap(r.box, record.box)), None)
                 if found is not None:
-                    a, b = engine.access_of(record, shadow.buffer), later.access_of(found, shadow.buffer)
-                    later.find(ft.Race(a, b, "unordered", (engine.block, later.block)))
+                    a, b = access_of(record, shadow.buffer), access_of(found, shadow.buffer)
+                    blocks = (engine.block_of(record.warp), later.block_of(found.warp))
+                    later.find(ft.Race(a, b, "unordered", blocks))
                     return
 
 

@@ -184,6 +184,25 @@ class RunAhead:
 
 
 @dataclass(frozen=True, slots=True)
+class AbsentPeer:
+    """An access to the shared memory of CTA `cta` of the cluster, which may be absent: nothing says that it
+    has started ("unstarted"), or that it does not end before ("exited"), or there is none ("outside")."""
+
+    kind: Literal["unstarted", "exited", "outside"]
+    span: Span
+    cta: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMisuse:
+    """barrier.cluster out of turn: "arrives_twice" without a wait between, "waits_unannounced" without having
+    arrived."""
+
+    kind: Literal["arrives_twice", "waits_unannounced"]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class FragmentHazard:
     """Registers touched while the tensor cores own them ("in_flight"), or handed over "unfenced"."""
 
@@ -245,6 +264,8 @@ Finding = (
     | BarrierMisuse
     | RendezvousMismatch
     | RunAhead
+    | AbsentPeer
+    | ClusterMisuse
     | FragmentHazard
     | Undrained
     | RegisterPool

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cake.ir.instance import Instance
+from cake.ir.types import Buffer
 from cake.machine import effects as fx
 
 Array = np.ndarray[Any, Any]
@@ -30,18 +31,25 @@ class Memory:
                 self.arrays[name] = np.zeros(buffer.shape, buffer.dtype.numpy)
                 self.written[name] = np.zeros(buffer.shape, bool)
         self.instance = instance
+        self.cta = 0
+        """Rank of the CTA that executes."""
+        self.shared: list[dict[str, Array]] = []
         self.fresh()
 
     def fresh(self) -> None:
-        """Shared memory of a new CTA: poison that shows wherever it leaks."""
-        for name, buffer in self.instance.buffers.items():
-            if buffer.space == "shared":
-                poison = np.nan if buffer.dtype.is_float else np.iinfo(np.int32).min
-                self.arrays[name] = np.full(buffer.shape, poison, buffer.dtype.numpy)
+        """Shared memory of a new cluster, per CTA: poison that shows wherever it leaks."""
+        own = [b for b in self.instance.buffers.values() if b.space == "shared"]
+        self.shared = [{b.name: _poisoned(b) for b in own} for _ in range(self.instance.cluster)]
+
+    def array(self, region: fx.Region) -> Array:
+        """The whole buffer that `region` lies in."""
+        if region.buffer.space == "shared":
+            return self.shared[region.cta if region.cta >= 0 else self.cta][region.buffer.name]
+        return self.arrays[region.buffer.name]
 
     def read(self, region: fx.Region, fill: float = 0.0) -> Array:
         """The window's values, `fill` outside the buffer; shape `region.size`."""
-        array = self.arrays[region.buffer.name]
+        array = self.array(region)
         if region.inside:
             return array[tuple(slice(a, a + s) for a, s in zip(region.start, region.size, strict=True))]
         out = np.full(region.size, fill, array.dtype)
@@ -63,6 +71,11 @@ class Memory:
         source = tuple(
             slice(a - start, a - start + n) for (a, n), start in zip(box, region.start, strict=True)
         )
-        self.arrays[name][target] = np.asarray(data).reshape(region.size)[source]
+        self.array(region)[target] = np.asarray(data).reshape(region.size)[source]
         if name in self.written:
             self.written[name][target] = True
+
+
+def _poisoned(buffer: Buffer) -> Array:
+    poison = np.nan if buffer.dtype.is_float else np.iinfo(np.int32).min
+    return np.full(buffer.shape, poison, buffer.dtype.numpy)

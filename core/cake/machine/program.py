@@ -7,14 +7,14 @@ values in `machine.engine`, time in `cake.cost`) run the same steps in their own
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cake.diagnostics import Span
 from cake.ir import nodes as n
 from cake.ir.evaluate import Closure, Env, EvaluationError, closure
 from cake.ir.instance import Instance, RoleInfo
-from cake.ir.types import BarrierType, Buffer, DTypeType, FragmentType
+from cake.ir.types import BarrierType, Buffer, DTypeType, FragmentType, RegionType
 from cake.kinds.primitive import Op, Operand, Primitive, Site
 from cake.machine.effects import BarrierSlot, Region
 
@@ -142,6 +142,7 @@ class Program:
             for rank in range(role.warps):
                 env: dict[str, Any] = dict(self.instance.values)
                 env.update(block=block, blocks=self.instance.blocks, warp=rank, warpgroup=rank // 4)
+                env["rank"] = block % self.instance.cluster
                 out.append(Warp(role.first_warp + rank, role, rank, env))
         return out
 
@@ -262,6 +263,9 @@ class _Compiler:
             return lambda env: dtype
         if isinstance(kind, BarrierType):
             return self.barrier(expr, kind)
+        if isinstance(kind, RegionType) and kind.remote:
+            assert isinstance(expr, n.Call)
+            return self.remote(expr)
         if isinstance(expr, n.Name | n.Index) and (buffer := self.buffer(expr)) is not None:
             return window(expr, buffer)
         if self.instance.is_primitive(expr):
@@ -271,12 +275,24 @@ class _Compiler:
             return lambda env: env[name]
         return closure(expr)
 
+    def remote(self, call: n.Call) -> Closure:
+        """`remote(window, rank)`: the same window in another CTA of the cluster."""
+        what, rank = call.args
+        assert isinstance(what, n.Name | n.Index)
+        buffer = self.buffer(what)
+        assert buffer is not None
+        local, cta = window(what, buffer), closure(rank)
+        return lambda env: replace(local(env), cta=cta(env))
+
     def buffer(self, expr: n.Name | n.Index) -> Buffer | None:
         name = expr.id if isinstance(expr, n.Name) else expr.base
         return self.instance.buffers.get(name)
 
     def barrier(self, expr: n.Expr, kind: BarrierType) -> Closure:
         name = kind.name
+        if isinstance(expr, n.Call):
+            local, cta = self.barrier(expr.args[0], kind), closure(expr.args[1])
+            return lambda env: replace(local(env), cta=cta(env))
         if isinstance(expr, n.Index):
             item = expr.items[0]
             assert not isinstance(item, n.Range)
