@@ -3,8 +3,9 @@
 Takes
     `mbarrier_init(bar)` one mbarrier or a whole array, in one thread; `fence_mbarrier_init()` after it;
     `expect_bytes(bar, window, ..., n)` one arrival that first adds the windows' bytes (or n) to the
-    expected bytes; `arrive(bar)` one arrival, of the elected thread or of each executing warp; `wait(bar,
-    parity)`.
+    expected bytes; `arrive(bar)` one arrival, of the elected thread or of each executing warp, also on an
+    mbarrier of another CTA of the cluster (`arrive(remote(bar, r))`, released to the cluster); `wait(bar,
+    parity)`, with `scope="cluster"` to learn what warps of other CTAs did before they arrived.
 Touches
     Nothing but the mbarriers. An arrival releases, a wait acquires.
 Completes when
@@ -238,7 +239,7 @@ class ArriveOn(Primitive):
     names = ("arrive",)
     archs = ">=sm_90"
     collective = False
-    parameters = (parameter("barrier", "barrier"),)
+    parameters = (parameter("barrier", "barrier", "remote_barrier"),)
 
     def signature(self, site: Site) -> Type | None:
         one_barrier(site)
@@ -251,7 +252,8 @@ class ArriveOn(Primitive):
         return Use(2)
 
     def lower(self, op: Lowering, out: Writer) -> None:
-        text = "mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];"
+        where = "cluster" if one_barrier(op.site).remote else "cta"
+        text = f"mbarrier.arrive.release.{where}.shared::{where}.b64 _, [%0];"
         if op.site.scope.elected:
             out.asm(text, inputs=[("r", op.args["barrier"])])
             return
@@ -321,26 +323,34 @@ class WaitFor(Primitive):
     names = ("wait",)
     archs = ">=sm_90"
     collective = False
-    parameters = (parameter("barrier", "barrier"), parameter("parity", "int"))
+    parameters = (
+        parameter("barrier", "barrier"),
+        parameter("parity", "int"),
+        parameter("scope", "text", default="cta"),
+    )
     uses = ("mbarrier.latency",)
 
     def signature(self, site: Site) -> Type | None:
         one_barrier(site)
+        if site.text("scope") not in ("cta", "cluster"):
+            raise site.refuse("scope", f'the scope is "cta" or "cluster", not "{site.text("scope")}"')
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:
-        return (Wait(op.args["barrier"], op.args["parity"]),)
+        return (Wait(op.args["barrier"], op.args["parity"], op.args["scope"]),)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
         return Use(3, {}, parameters("mbarrier.latency"))
 
     def lower(self, op: Lowering, out: Writer) -> None:
-        name = out.helper(
-            "cake_wait",
-            "__device__ __forceinline__ void cake_wait(unsigned barrier, unsigned parity) {\n"
+        scope = op.site.text("scope")
+        name = "cake_wait" if scope == "cta" else "cake_wait_cluster"
+        out.helper(
+            name,
+            f"__device__ __forceinline__ void {name}(unsigned barrier, unsigned parity) {{\n"
             '    asm volatile("{\\n\\t.reg .pred done;\\n"\n'
             '        "again:\\n\\t"\n'
-            '        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\\n\\t"\n'
+            f'        "mbarrier.try_wait.parity.acquire.{scope}.shared::cta.b64 done, [%0], %1;\\n\\t"\n'
             '        "@!done bra again;\\n\\t}"\n'
             '        :: "r"(barrier), "r"(parity) : "memory");\n}',
         )
@@ -384,6 +394,19 @@ def turn(x: Global[f32, N], y: GlobalOut[f32, N]):
 """,
             dims={"N": 32},
             expect=lambda i: {"y": i["x"]},
+        ),
+        Bad(
+            "of another CTA",
+            """
+@kernel(arch="sm_90a")
+def wrong(y: GlobalOut[f32, N]):
+    grid(2)
+    cluster(2)
+    a = MBarrier(arrivals=1)
+    with role("all", warps=1):
+        wait(remote(a, 1), 0)  #! type/operand
+""",
+            dims={"N": 1},
         ),
         Bad(
             "without a parity",

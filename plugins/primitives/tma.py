@@ -2,8 +2,9 @@
 
 Takes
     `tma_load(s[slot], a[row:+m, k:+n], bar)`, `tma_store(c[row:+m, col:+n], s[slot])`, issued by one
-    thread. 1 to 5 axes; the shared window is made of whole rows of its buffer and has the buffer's
-    swizzle.
+    thread. 1 to 5 axes; `tma_load(..., multicast=mask)` fills the window of every CTA of the cluster whose
+    bit is set, and counts on its mbarrier. The shared window is made of whole rows of its buffer and has
+    the buffer's swizzle.
 Touches
     Load: reads the tensor (zeros outside), writes the shared window, through the async proxy. Store:
     reads the shared window through the async proxy, writes what lies inside the tensor.
@@ -17,6 +18,7 @@ Source
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -98,6 +100,12 @@ def inside(region: Region) -> int:
     return prod(extent for _, extent in region.box) * region.buffer.dtype.bytes
 
 
+def _destinations(op: Op) -> list[int]:
+    """Ranks of the CTAs that a load fills; -1 for the executing one."""
+    mask = op.args["multicast"]
+    return [r for r in range(mask.bit_length()) if mask >> r & 1] if op.site.has("multicast") else [-1]
+
+
 def _coordinates(window: Window) -> list[tuple[str, str]]:
     return [("r", f"static_cast<int>({c})") for c in reversed(window.origin)]
 
@@ -113,6 +121,7 @@ class TmaLoad(Primitive):
         parameter("destination", "shared"),
         parameter("source", "global"),
         parameter("barrier", "barrier"),
+        parameter("multicast", "int", default=0),
     )
     uses = ("tma.latency", "tma.bytes")
 
@@ -122,22 +131,31 @@ class TmaLoad(Primitive):
         assert isinstance(kind, BarrierType)
         if not kind.indexed:
             raise site.refuse("barrier", f"`{kind.name}` is an array", help=f"{kind.name}[i]")
+        mask = site.operand("multicast").constant
+        if site.has("multicast") and isinstance(mask, int) and not 0 < mask < 1 << site.cluster:
+            message = f"the mask {mask:#b} must choose CTAs among the {site.cluster} of the cluster"
+            raise site.refuse("multicast", message, help="bit r stands for the CTA of rank r")
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:
         source, destination = op.region("source"), op.region("destination")
         return (
             Aligned(destination.buffer, destination.start, alignment(destination.buffer.swizzle)),
-            Async(
-                (Read(source.buffer, source.box),),
-                (Write(destination.buffer, destination.box),),
-                barrier=op.args["barrier"],
-                bytes=source.bytes,
+            *(
+                Async(
+                    (Read(source.buffer, source.box),),
+                    (Write(destination.buffer, destination.box, cta),),
+                    barrier=replace(op.args["barrier"], cta=cta),
+                    bytes=source.bytes,
+                )
+                for cta in _destinations(op)
             ),
         )
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        memory.write(op.region("destination"), memory.read(op.region("source")))
+        data = memory.read(op.region("source"))
+        for cta in _destinations(op):
+            memory.write(replace(op.region("destination"), cta=cta), data)
         return None
 
     def time(self, op: Op, parameters: Parameters) -> Use:
@@ -152,15 +170,20 @@ class TmaLoad(Primitive):
         rank = len(source.size)
         tensor = out.tensor_map(source.buffer, source.size, destination.buffer.swizzle)
         at = ", ".join(f"%{i + 3}" for i in range(rank))
+        inputs = [
+            ("r", out.shared_address(destination, ["0"] * len(destination.size))),
+            ("l", f"&{tensor}"),
+            ("r", op.args["barrier"]),
+            *_coordinates(source),
+        ]
+        cast, mask = "", ""
+        if op.site.has("multicast"):
+            cast, mask = ".multicast::cluster", f", %{len(inputs)}"
+            inputs.append(("h", f"static_cast<unsigned short>({op.args['multicast']})"))
         out.asm(
-            f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-            f"[%0], [%1, {{{at}}}], [%2];",
-            inputs=[
-                ("r", out.shared_address(destination, ["0"] * len(destination.size))),
-                ("l", f"&{tensor}"),
-                ("r", op.args["barrier"]),
-                *_coordinates(source),
-            ],
+            f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{cast} "
+            f"[%0], [%1, {{{at}}}], [%2]{mask};",
+            inputs=inputs,
         )
 
     cases = (
@@ -215,6 +238,49 @@ def copy(x: Global[f32, B, M, N], y: GlobalOut[f32, B, M, N]):
 """,
             dims={"B": 2, "M": 3, "N": 8},
             expect=lambda i: {"y": i["x"]},
+        ),
+        Good(
+            "each CTA of a cluster loads a half for both",
+            """
+@kernel(arch="sm_90a")
+def share(x: Global[bf16, M, N], y: GlobalOut[bf16, 2, M, N]):
+    require(N % 8 == 0)
+    grid(2)
+    cluster(2)
+    s = Shared[bf16, 2, 8, 64](swizzle=128)
+    a = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(a)
+        fence_mbarrier_init()
+    cluster_sync()
+    with role("all", warps=1):
+        with one_thread():
+            expect_bytes(a, s)
+            tma_load(s[rank], x[rank * 8:+8, 0:+64], a, multicast=3)
+        wait(a, 0)
+        with one_thread():
+            tma_store(y[rank, 0:+8, 0:+64], s[0])
+            tma_store(y[rank, 8:+8, 0:+64], s[1])
+            bulk_commit()
+            bulk_wait_read(0)
+""",
+            dims={"M": 13, "N": 40},
+            expect=lambda i: {"y": np.stack([i["x"]] * 2)},
+        ),
+        Bad(
+            "multicast to a CTA that the cluster has not",
+            """
+@kernel(arch="sm_90a")
+def share(x: Global[bf16, M, N]):
+    grid(2)
+    cluster(2)
+    s = Shared[bf16, 8, 64](swizzle=128)
+    a = MBarrier(arrivals=1)
+    with role("all", warps=1):
+        with one_thread():
+            tma_load(s[:, :], x[0:+8, 0:+64], a, multicast=4)  #! type/operand
+""",
+            dims={"M": 8, "N": 64},
         ),
         Bad(
             "a stride off 16 bytes",

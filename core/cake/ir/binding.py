@@ -306,7 +306,8 @@ class Expressions:
 
     def bind(self, expr: n.Expr, call: n.Call, primitive: Primitive, targets: tuple[str, ...]) -> Type | None:
         operands = self.operands(call, primitive)
-        site = Site(call, operands, self.instance.arch, self.scope, targets)
+        instance = self.instance
+        site = Site(call, operands, instance.arch, self.scope, targets, cluster=instance.cluster)
         if not admits(primitive.archs, self.instance.arch):
             message = f"`{call.name}` needs {primitive.archs}, the target is {self.instance.arch}"
             raise self.fail("arch/unsupported", message, call.span)

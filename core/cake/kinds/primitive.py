@@ -95,7 +95,8 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A call on a kernel instance: bound operands, the architecture, who executes, the names assigned."""
+    """A call on a kernel instance: bound operands, the architecture, who executes, the names assigned, the
+    CTAs of a cluster."""
 
     call: Call
     operands: Mapping[str, tuple[Operand, ...]]
@@ -103,6 +104,7 @@ class Site:
     scope: Scope
     targets: tuple[str, ...] = ()
     result: Type | None = None
+    cluster: int = 1
 
     def operand(self, name: str) -> Operand:
         """The single operand bound to parameter `name`."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from cake.ir.types import Buffer
 from cake.machine import effects as fx
 from cake.machine import facts as ft
-from cake.machine.agents import Agent, Reach
+from cake.machine.agents import Agent
 from cake.machine.program import Instruction
 from cake.machine.shadow import Knowledge, Record
-from cake.machine.synchronization import barrier_of
+from cake.machine.synchronization import barrier_of, reach
 
 if TYPE_CHECKING:
     from cake.machine.engine import Engine
@@ -85,19 +85,6 @@ def access(
         engine.firsts.setdefault((instruction, index), new.epoch)
     if write:
         shadow.mark(box)
-
-
-def reach(engine: Engine, agent: Agent, instruction: Instruction, cta: int, event: int) -> bool:
-    """Reaching into the shared memory of another CTA of the cluster: it must have started, and must not end
-    before the access is done (looked at when all have ended). False where there is no such CTA."""
-    if not 0 <= cta < engine.instance.cluster:
-        engine.find(ft.AbsentPeer("outside", instruction.span, cta))
-        return False
-    first = cta * engine.warps
-    if not any(agent.clock.seen[first : first + engine.warps]):
-        engine.find(ft.AbsentPeer("unstarted", instruction.span, cta))
-    engine.reaches.append(Reach(cta, agent.index, agent.clock.seen[agent.index], event, instruction))
-    return True
 
 
 def race(engine: Engine, agent: Agent, old: Record, new: Record, buffer: Buffer) -> None:

@@ -60,10 +60,12 @@ class Agent:
 @dataclass(frozen=True, slots=True, eq=False)
 class Reach:
     """An access to the shared memory of CTA `cta` by agent `index` of another: at `epoch`, or asynchronously
-    as `event`."""
+    as `event`; or an arrival there that counts for phase number `phase` of `slot`."""
 
     cta: int
     index: int
     epoch: int
     event: int
     instruction: Instruction
+    phase: int = 0
+    slot: BarrierSlot | None = None

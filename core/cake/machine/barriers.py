@@ -29,8 +29,13 @@ class Clock:
     def copy(self) -> Clock:
         return Clock(self.seen[:], self.published[:], self.events, self.phases.copy())
 
-    def join(self, other: Clock) -> None:
-        """Know what `other` knows, too."""
+    def join(self, other: Clock, within: range | None = None) -> None:
+        """Know what `other` knows, too; of warps, only those `within`."""
+        if within is not None:
+            other = other.copy()
+            for index in range(len(other.seen)):
+                if index not in within:
+                    other.seen[index] = other.published[index] = 0
         self.seen = [a if a > b else b for a, b in zip(self.seen, other.seen, strict=True)]
         self.published = [a if a > b else b for a, b in zip(self.published, other.published, strict=True)]
         self.events |= other.events

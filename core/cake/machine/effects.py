@@ -160,10 +160,12 @@ class Arrive:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Block until the phase of `parity` has completed (acquire)."""
+    """Block until the phase of `parity` has completed (acquire). At scope "cta" nothing is learnt of what the
+    warps of other CTAs did, only of what is complete."""
 
     slot: BarrierSlot
     parity: int
+    scope: Literal["cta", "cluster"] = "cta"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from cake.diagnostics import Span
 from cake.machine import effects as fx
 from cake.machine import facts as ft
 from cake.machine.accesses import access_of
-from cake.machine.agents import Agent
+from cake.machine.agents import Agent, Reach
 from cake.machine.barriers import Groups
 from cake.machine.shadow import overlap
 
@@ -104,14 +104,18 @@ def absent_peers(engine: Engine) -> None:
     for reach in engine.reaches:
         first = reach.cta * engine.warps
         for agent in engine.agents[first : first + engine.warps]:
-            if reach.event >= 0:
-                known = (agent.clock.events | agent.lane_events) >> reach.event & 1
-            else:
-                known = agent.clock.seen[reach.index] >= reach.epoch
-            if known:
+            if _knows(agent, reach):
                 break
         else:
             engine.find(ft.AbsentPeer("exited", reach.instruction.span, reach.cta))
+
+
+def _knows(agent: Agent, reach: Reach) -> bool:
+    if reach.event >= 0:
+        return bool((agent.clock.events | agent.lane_events) >> reach.event & 1)
+    if reach.slot is not None and agent.clock.phases.get(reach.slot, 0) >= reach.phase:
+        return True
+    return agent.clock.seen[reach.index] >= reach.epoch
 
 
 def between_clusters(earlier: list[Engine], later: Engine) -> None:

@@ -163,6 +163,11 @@ class Engine:
             return slot
         return fx.BarrierSlot(slot.name, slot.index, agent.cta)
 
+    def phase(self, slot: fx.BarrierSlot) -> int:
+        """Completed phases of an mbarrier; 0 where there is none."""
+        barrier = self.barriers.get(slot)
+        return barrier.phase if barrier is not None else 0
+
     def block_of(self, index: int) -> int:
         """The CTA of agent number `index`, in the grid."""
         return self.first + index // self.warps

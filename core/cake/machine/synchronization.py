@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cake.machine import effects as fx
 from cake.machine import facts as ft
-from cake.machine.agents import Agent
+from cake.machine.agents import Agent, Reach
 from cake.machine.barriers import Barrier, Clock, Meeting
 from cake.machine.program import Instruction
 
@@ -79,11 +79,8 @@ def barrier_of(
 
 def arrive(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Arrive) -> None:
     slot = engine.slot(agent, effect.slot)
-    if slot.cta >= 0 and slot.cta != agent.cta:
-        from cake.machine.accesses import reach
-
-        if not reach(engine, agent, instruction, slot.cta, -1):
-            return
+    if slot.cta >= 0 and slot.cta != agent.cta and not reach(engine, agent, instruction, slot):
+        return
     engine.signals.setdefault(slot, {})[instruction.span] = None
     engine.arrived.setdefault(slot, set()).add(agent.index)
     barrier = barrier_of(engine, agent, instruction, slot)
@@ -106,6 +103,25 @@ def arrive(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Ar
         agent.clock.phases[slot] = barrier.phase
 
 
+def reach(
+    engine: Engine, agent: Agent, instruction: Instruction, what: int | fx.BarrierSlot, event: int = -1
+) -> bool:
+    """Reaching into the shared memory of another CTA of the cluster, by its rank or to an mbarrier there: it
+    must have started, and must not end before that is done (looked at when all have ended). False where there
+    is no such CTA."""
+    cta = what if isinstance(what, int) else what.cta
+    if not 0 <= cta < engine.instance.cluster:
+        engine.find(ft.AbsentPeer("outside", instruction.span, cta))
+        return False
+    first = cta * engine.warps
+    if not any(agent.clock.seen[first : first + engine.warps]):
+        engine.find(ft.AbsentPeer("unstarted", instruction.span, cta))
+    phase = (0, None) if isinstance(what, int) else (engine.phase(what) + 1, what)
+    epoch = agent.clock.seen[agent.index]
+    engine.reaches.append(Reach(cta, agent.index, epoch, event, instruction, *phase))
+    return True
+
+
 def release(agent: Agent) -> Clock:
     """What this warp makes known by a release; its later accesses get a later epoch."""
     agent.clock.events |= agent.lane_events
@@ -119,6 +135,9 @@ def wait(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Wait
     barrier = barrier_of(engine, agent, instruction, slot)
     if barrier is None:
         return
+    within = None
+    if engine.instance.cluster > 1 and effect.scope == "cta":
+        within = range(agent.cta * engine.warps, (agent.cta + 1) * engine.warps)
     needed = barrier.passing(agent.clock.phases.get(slot, 0), effect.parity)
     if needed == 0:
         engine.facts.idle_waits[slot.name, agent.warp.role.name] = instruction.span
@@ -128,7 +147,7 @@ def wait(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Wait
             return False
         if barrier.phase > needed:
             engine.find(ft.BarrierMisuse("overrun", slot, instruction.span, barrier.init))
-        agent.clock.join(barrier.history[needed])
+        agent.clock.join(barrier.history[needed], within)
         return True
 
     if not ready():
