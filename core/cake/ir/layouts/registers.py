@@ -1,8 +1,6 @@
-"""Layouts by name: which thread holds which element of a fragment, and where a byte lies in shared memory.
+"""Fragment layouts by name: which thread holds which element in which register.
 
-Authors write names; the maps behind them are linear over F2 wherever sizes are powers of two, and yield
-footprints, bank conflicts and legality. Sources: PTX ISA, "Matrix Fragments for mma.m16n8k16",
-"Register Fragments and Shared Memory Matrix Layouts" (wgmma), "Swizzling Modes" (tensors).
+Sources: PTX ISA, "Matrix Fragments for mma.m16n8k16", "Register Fragments" of wgmma.
 """
 
 from __future__ import annotations
@@ -218,35 +216,3 @@ class OperandB(RegisterLayout):
         block_n, block_k = divmod(block, shape[1] // 16)
         pair, low = divmod(item, 2)
         return (block_n * 8 + lane // 4, block_k * 16 + pair * 8 + (lane % 4) * 2 + low)
-
-
-SWIZZLES = (0, 32, 64, 128)
-
-
-def swizzle_offset(offset: int, swizzle: int) -> int:
-    """Where the byte at `offset` of a buffer lies under a swizzle of 0, 32, 64 or 128 bytes.
-
-    The 16-byte chunk index inside the span is xored with address bits 7 and up (PTX ISA, "Swizzling Modes");
-    the buffer starts at a multiple of 8 spans of 128 bytes.
-    """
-    if swizzle == 0:
-        return offset
-    mask = swizzle // 16 - 1
-    return offset ^ (((offset >> 7) & mask) << 4)
-
-
-def bank_conflicts(addresses: list[int], width: int) -> int:
-    """Extra shared-memory cycles of one warp access of `width` bytes a lane at byte `addresses`.
-
-    Lanes are served in groups that move 128 bytes at once; within a group, different words in one of the
-    32 four-byte banks take turns. 0 means conflict-free.
-    """
-    lanes = max(1, min(LANES, 128 // width))
-    extra = 0
-    for start in range(0, len(addresses), lanes):
-        words: dict[int, set[int]] = {}
-        for address in addresses[start : start + lanes]:
-            for word in range(address // 4, (address + width + 3) // 4):
-                words.setdefault(word % 32, set()).add(word)
-        extra += max((len(w) for w in words.values()), default=1) - 1
-    return extra

@@ -1,0 +1,31 @@
+"""Layouts by name: which thread holds which element of a fragment, and where a byte lies in shared memory.
+
+Authors write names; the maps behind them are linear over F2 wherever sizes are powers of two, and yield
+footprints, bank conflicts and legality.
+"""
+
+from cake.ir.layouts.registers import (
+    LANES,
+    REPLICATED,
+    Accumulator,
+    OperandA,
+    OperandB,
+    RegisterLayout,
+    Replicated,
+    Vector,
+)
+from cake.ir.layouts.shared import SWIZZLES, bank_conflicts, swizzle_offset
+
+__all__ = [
+    "LANES",
+    "REPLICATED",
+    "SWIZZLES",
+    "Accumulator",
+    "OperandA",
+    "OperandB",
+    "RegisterLayout",
+    "Replicated",
+    "Vector",
+    "bank_conflicts",
+    "swizzle_offset",
+]
