@@ -39,7 +39,7 @@ class Memory:
     def fresh(self) -> None:
         """Shared memory of a new cluster, per CTA: poison that shows wherever it leaks."""
         own = [b for b in self.instance.buffers.values() if b.space == "shared"]
-        self.shared = [{b.name: _poisoned(b) for b in own} for _ in range(self.instance.cluster)]
+        self.shared = [{b.name: poisoned(b) for b in own} for _ in range(self.instance.cluster)]
 
     def array(self, region: fx.Region) -> Array:
         """The whole buffer that `region` lies in."""
@@ -63,6 +63,10 @@ class Memory:
 
     def write(self, region: fx.Region, data: Array) -> None:
         """Store `data` (shape `region.size`) into the window; what lies outside is dropped."""
+        self.store(region, data)
+
+    def store(self, region: fx.Region, data: Array) -> None:
+        """Store `data` (shape `region.size`) into the window; what lies outside is dropped."""
         box = region.box
         if not all(n for _, n in box):
             return
@@ -76,6 +80,7 @@ class Memory:
             self.written[name][target] = True
 
 
-def _poisoned(buffer: Buffer) -> Array:
+def poisoned(buffer: Buffer) -> Array:
+    """An array in which nothing is a value that a kernel computes."""
     poison = np.nan if buffer.dtype.is_float else np.iinfo(np.int32).min
     return np.full(buffer.shape, poison, buffer.dtype.numpy)

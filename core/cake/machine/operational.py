@@ -1,0 +1,446 @@
+"""The operational reading of a kernel: what one schedule makes of the values, with no regard to order proven.
+
+The engine decides by happens-before and needs one schedule. Here the same effects and `value` facets are
+carried out as hardware may, however the author synchronized. An asynchronous operation reads and writes at
+any time between its issue and the moment that a wait demands it. A wait on an mbarrier looks at the parity
+of the current phase and at nothing else. The async proxy sees what was published to it, or all. Registers
+that the tensor cores own hold nothing. So the verdicts of the engine can be tried against what comes of it.
+
+Sources: PTX ISA, "Memory Consistency Model", "Asynchronous Operations", "mbarrier", "bar/barrier".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cake.ir.instance import Instance
+from cake.ir.types import Buffer, FragmentType
+from cake.kinds.primitive import Op
+from cake.machine import effects as fx
+from cake.machine.agents import FragmentValue
+from cake.machine.memory import Memory, poisoned
+from cake.machine.policies import Policy
+from cake.machine.program import Instruction, Program, Warp
+
+MAX_STEPS = 400_000
+Array = np.ndarray[Any, Any]
+
+
+class Fault(Exception):
+    """The hardware would trap, or do what the PTX ISA leaves undefined."""
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """An asynchronous operation under way. `result`: the fragment whose registers it writes; `deferred`: what
+    it has read and not yet written, None before it has read."""
+
+    agent: Strand
+    instruction: Instruction
+    op: Op
+    effects: tuple[fx.Async, ...]
+    result: FragmentValue | None
+    deferred: list[tuple[fx.Region, Array]] | None = None
+    array: Array | None = None
+    done: bool = False
+
+    @property
+    def completes(self) -> str:
+        """By which kind of group, or by "barrier"."""
+        return self.effects[0].group or "barrier"
+
+
+@dataclass(slots=True, eq=False)
+class Strand:
+    """A warp at work."""
+
+    warp: Warp
+    steps: Any
+    index: int
+    cta: int
+    registers: int
+    result: Any = None
+    blocked: Callable[[], bool] | None = None
+    """Whether it may go on; asked when it is its turn: a warp that is not scheduled misses what passes."""
+    then: Callable[[], None] | None = None
+    """What happens when it goes on."""
+    finished: bool = False
+    executed: int = 0
+    fenced: int = -1
+    unpublished: list[fx.Region] = field(default_factory=list)
+    open: dict[str, list[Pending]] = field(default_factory=dict)
+    closed: dict[str, list[list[Pending]]] = field(default_factory=dict)
+    cluster_arrival: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Phase:
+    """An mbarrier as the hardware keeps it."""
+
+    arrivals: int
+    pending: int
+    phase: int = 0
+    transactions: int = 0
+    fenced: bool = False
+
+    def settle(self) -> None:
+        """Complete the phase where all has come."""
+        if self.pending == 0 and self.transactions == 0:
+            self.phase += 1
+            self.pending = self.arrivals
+
+
+@dataclass(slots=True, eq=False)
+class Gate:
+    """A hardware barrier: how many have come, how often it opened."""
+
+    came: int = 0
+    generation: int = 0
+
+
+class View(Memory):
+    """The memory as one instruction sees it: reads from `shared`, writes kept back in `log` where there is
+    one."""
+
+    def __init__(self, base: Memory, shared: list[dict[str, Array]], cta: int) -> None:
+        self.instance, self.arrays, self.written = base.instance, base.arrays, base.written
+        self.shared, self.cta = shared, cta
+        self.log: list[tuple[fx.Region, Array]] = []
+
+    def write(self, region: fx.Region, data: Array) -> None:
+        own = replace(region, cta=self.cta) if region.cta < 0 else region
+        self.log.append((own, np.array(data)))
+
+
+class Execution:
+    """One cluster under one policy. After `run`, `outcome` is "done", "deadlock", "runaway" or the fault."""
+
+    def __init__(
+        self, instance: Instance, first: int, memory: Memory, program: Program, policy: Policy
+    ) -> None:
+        self.instance, self.memory, self.policy = instance, memory, policy
+        self.warps = instance.warps
+        entry = min(255, 65536 // instance.threads) // 8 * 8
+        self.strands: list[Strand] = []
+        for cta in range(instance.cluster):
+            for warp in program.warps(first + cta):
+                self.strands.append(Strand(warp, program.run(warp), len(self.strands), cta, entry))
+        # What the async proxy sees of shared memory: a second copy where it may lag behind.
+        self.published = memory.shared
+        if policy.stale:
+            own = [b for b in instance.buffers.values() if b.space == "shared"]
+            self.published = [{b.name: poisoned(b) for b in own} for _ in range(instance.cluster)]
+        self.phases: dict[fx.BarrierSlot, Phase] = {}
+        self.gates: dict[tuple[int, int], Gate] = {}
+        self.cluster: set[int] = set()
+        self.cluster_generation = 0
+        self.pools = [0] * instance.cluster
+        self.pending: list[Pending] = []
+        self.steps = 0
+        self.outcome = ""
+
+    # --- running ------------------------------------------------------------------------------------------
+
+    def run(self) -> str:
+        """Run to the end, a deadlock, a fault or the step limit; the outcome in a word or a sentence."""
+        try:
+            self.outcome = self._run()
+        except Fault as fault:
+            self.outcome = str(fault)
+        return self.outcome
+
+    def _run(self) -> str:
+        while self.steps < MAX_STEPS:
+            ready = [s for s in self.strands if not s.finished and (s.blocked is None or s.blocked())]
+            strand, pending = self.policy.choose(ready, self.pending)
+            if strand is not None:
+                self.resume(strand, self.policy.quantum())
+            elif pending is not None:
+                self.advance(pending)
+            elif all(s.finished for s in self.strands):
+                return "done"
+            else:
+                return "deadlock"
+            if self.pending and all(s.finished for s in self.strands):
+                self.leave()
+        return "runaway"
+
+    def leave(self) -> None:
+        """All warps have ended: shared memory belongs to somebody else while operations still read it."""
+        for shared in {id(s): s for s in (*self.memory.shared, *self.published)}.values():
+            for name in shared:
+                shared[name] = poisoned(self.instance.buffers[name])
+        while self.pending:
+            self.advance(self.pending[0])
+
+    def resume(self, strand: Strand, instructions: int) -> None:
+        """Run one warp until it blocks, ends, or has executed so many instructions."""
+        strand.blocked = None
+        if strand.then is not None:
+            strand.then()
+            strand.then = None
+        try:
+            for _ in range(instructions):
+                instruction = strand.steps.send(strand.result)
+                strand.result = self.execute(strand, instruction)
+                self.steps += 1
+                if strand.blocked is not None and not strand.blocked():
+                    return
+                strand.blocked = None
+        except StopIteration:
+            strand.finished = True
+            self.open_cluster()
+
+    def execute(self, strand: Strand, instruction: Instruction) -> Any:
+        strand.executed += 1
+        op = instruction.op(strand.warp.env, strand.warp.rank)
+        effects = instruction.primitive.effects(op)
+        asynchronous = tuple(e for e in effects if isinstance(e, fx.Async))
+        kind = instruction.site.result
+        if not asynchronous:
+            view = View(self.memory, self.memory.shared, strand.cta)
+            array = instruction.primitive.value(op, view)
+            for region, data in view.log:
+                self.memory.write(region, data)
+                if region.buffer.space == "shared":
+                    strand.unpublished.append(region)
+        for effect in effects:
+            if not isinstance(effect, fx.Async):
+                HANDLERS[type(effect)](self, strand, effect)
+        if asynchronous:
+            return self.issue(strand, instruction, op, asynchronous)
+        if isinstance(kind, FragmentType):
+            return FragmentValue(kind, array, instruction, -1, strand.executed)
+        return None
+
+    # --- asynchronous operations --------------------------------------------------------------------------
+
+    def issue(self, strand: Strand, instruction: Instruction, op: Op, effects: tuple[fx.Async, ...]) -> Any:
+        kind = instruction.site.result
+        result = None
+        if isinstance(kind, FragmentType):
+            result = FragmentValue(kind, _garbage(kind), instruction, 0, -1)
+            self.hand_over(strand, op, effects)
+        pending = Pending(strand, instruction, op, effects, result)
+        self.pending.append(pending)
+        for group in dict.fromkeys(e.group for e in effects if e.group is not None):
+            strand.open.setdefault(group, []).append(pending)
+        if self.policy.eager:
+            self.finish(pending)
+        return result
+
+    def hand_over(self, strand: Strand, op: Op, effects: tuple[fx.Async, ...]) -> None:
+        """Registers written since the last fence may not have reached the tensor cores."""
+        name = next((e.fragment for e in effects if e.fragment), "")
+        value = op.args.get(name)
+        if self.policy.stale and isinstance(value, FragmentValue) and value.modified > strand.fenced:
+            value.array = _garbage(value.type)
+
+    def advance(self, pending: Pending) -> None:
+        """One stage: what it reads, or what it writes. Tensor cores keep the order of a warp's operations."""
+        pending = self.oldest(pending)
+        if pending.deferred is None and self.policy.split:
+            self.read(pending)
+        else:
+            self.finish(pending)
+
+    def oldest(self, pending: Pending) -> Pending:
+        """The first of the warp's operations of the same kind where the hardware keeps their order."""
+        if pending.result is None:
+            return pending
+        same = (p for p in self.pending if p.agent is pending.agent and p.result is not None)
+        return next(same, pending)
+
+    def read(self, pending: Pending) -> None:
+        view = View(self.memory, self.memory.shared, pending.agent.cta)
+        if any(e.proxy == "async" for e in pending.effects):
+            view.shared = self.published
+        pending.array = pending.instruction.primitive.value(pending.op, view)
+        pending.deferred = view.log
+
+    def finish(self, pending: Pending) -> None:
+        if pending.deferred is None:
+            self.read(pending)
+        for region, data in pending.deferred or ():
+            self.memory.write(region, data)
+            if self.policy.stale and region.buffer.space == "shared":
+                View(self.memory, self.published, region.cta).store(region, data)
+        if pending.result is not None:
+            pending.result.array = pending.array
+        self.pending.remove(pending)
+        pending.done = True
+        for effect in pending.effects:
+            if effect.barrier is not None:
+                self.deliver(pending.agent, effect.barrier, effect.bytes)
+
+    def deliver(self, strand: Strand, slot: fx.BarrierSlot, count: int) -> None:
+        phase = self.phase(strand, slot)
+        if self.policy.stale and not phase.fenced:
+            return  # the copy engine does not see the initialized barrier: the completion is lost
+        phase.transactions -= count
+        phase.settle()
+
+    def slot(self, strand: Strand, slot: fx.BarrierSlot) -> fx.BarrierSlot:
+        return slot if slot.cta >= 0 else fx.BarrierSlot(slot.name, slot.index, strand.cta)
+
+    def phase(self, strand: Strand, slot: fx.BarrierSlot) -> Phase:
+        found = self.phases.get(self.slot(strand, slot))
+        if found is None:
+            raise Fault(f"{slot.name}[{slot.index}] is used before it is initialized")
+        return found
+
+    def open_cluster(self) -> None:
+        if self.cluster and all(s.finished or s.index in self.cluster for s in self.strands):
+            self.cluster = set()
+            self.cluster_generation += 1
+
+
+# --- what each effect does --------------------------------------------------------------------------------
+
+
+def _nothing(run: Execution, strand: Strand, effect: fx.Effect) -> None:
+    """Values are read and written by the `value` facet."""
+
+
+def _inside(run: Execution, strand: Strand, effect: fx.Inside) -> None:
+    if not effect.region.inside:
+        raise Fault(f"an access outside {effect.region.buffer.name}")
+
+
+def _commit(run: Execution, strand: Strand, effect: fx.Commit) -> None:
+    strand.closed.setdefault(effect.group, []).append(strand.open.pop(effect.group, []))
+
+
+def _wait_group(run: Execution, strand: Strand, effect: fx.WaitGroup) -> None:
+    closed = strand.closed.get(effect.group, [])
+    owed = [p for group in closed[: max(0, len(closed) - effect.pending)] for p in group]
+
+    def ready() -> bool:
+        return all(p.done or (effect.reads_only and p.deferred is not None) for p in owed)
+
+    strand.blocked = ready
+
+
+def _init(run: Execution, strand: Strand, effect: fx.InitBarrier) -> None:
+    run.phases[run.slot(strand, effect.slot)] = Phase(effect.arrivals, effect.arrivals)
+
+
+def _arrive(run: Execution, strand: Strand, effect: fx.Arrive) -> None:
+    phase = run.phase(strand, effect.slot)
+    phase.transactions += effect.expect_bytes
+    if phase.pending == 0:
+        raise Fault(f"{effect.slot.name}[{effect.slot.index}] gets an arrival beyond its count")
+    phase.pending -= 1
+    phase.settle()
+
+
+def _wait(run: Execution, strand: Strand, effect: fx.Wait) -> None:
+    phase = run.phase(strand, effect.slot)
+    strand.blocked = lambda: (phase.phase & 1) != (effect.parity & 1)
+
+
+def _fence(run: Execution, strand: Strand, effect: fx.Fence) -> None:
+    if effect.kind == "async_proxy":
+        if run.policy.stale:
+            for region in strand.unpublished:
+                data = run.memory.read(region)
+                View(run.memory, run.published, strand.cta).store(region, data)
+        strand.unpublished.clear()
+    elif effect.kind == "wgmma":
+        strand.fenced = strand.executed
+    elif effect.kind == "mbarrier_init":
+        for slot, phase in run.phases.items():
+            phase.fenced = phase.fenced or slot.cta == strand.cta
+
+
+def _rendezvous(run: Execution, strand: Strand, effect: fx.Rendezvous) -> None:
+    gate = run.gates.setdefault((strand.cta, effect.id), Gate())
+    generation = gate.generation
+    gate.came += 1
+    if gate.came >= (effect.warps or run.warps):
+        gate.came = 0
+        gate.generation += 1
+    if effect.blocks:
+        strand.blocked = lambda: gate.generation != generation
+
+
+def _cluster_arrive(run: Execution, strand: Strand, effect: fx.ClusterArrive) -> None:
+    if strand.cluster_arrival is not None:
+        raise Fault("a warp arrives twice at the barrier of the cluster")
+    strand.cluster_arrival = run.cluster_generation
+    run.cluster.add(strand.index)
+    run.open_cluster()
+
+
+def _cluster_wait(run: Execution, strand: Strand, effect: fx.ClusterWait) -> None:
+    arrival, strand.cluster_arrival = strand.cluster_arrival, None
+    if arrival is None:
+        raise Fault("a warp waits at the barrier of the cluster without having arrived")
+    strand.blocked = lambda: run.cluster_generation != arrival
+
+
+def _set_registers(run: Execution, strand: Strand, effect: fx.SetRegisters) -> None:
+    need = (effect.count - strand.registers) * 32
+
+    def take() -> None:
+        run.pools[strand.cta] -= need
+        strand.registers = effect.count
+
+    if effect.grow and run.pools[strand.cta] < need:
+        strand.blocked = lambda: run.pools[strand.cta] >= need
+        strand.then = take
+    else:
+        take()
+
+
+HANDLERS: dict[type, Callable[..., None]] = {
+    fx.Read: _nothing,
+    fx.Write: _nothing,
+    fx.Aligned: _nothing,
+    fx.Inside: _inside,
+    fx.Commit: _commit,
+    fx.WaitGroup: _wait_group,
+    fx.InitBarrier: _init,
+    fx.Arrive: _arrive,
+    fx.Wait: _wait,
+    fx.Fence: _fence,
+    fx.Rendezvous: _rendezvous,
+    fx.ClusterArrive: _cluster_arrive,
+    fx.ClusterWait: _cluster_wait,
+    fx.SetRegisters: _set_registers,
+}
+"""What carries an effect out here. Kinds of effects that are added to the machine are added here, too."""
+
+
+def _garbage(kind: FragmentType) -> Array:
+    """Registers that hold nothing yet."""
+    buffer = Buffer("", "shared", kind.dtype, kind.layout.warp_shape(kind.shape))
+    return poisoned(buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one schedule made of the kernel: `ended` is "done", "deadlock", "runaway" or a fault in words."""
+
+    policy: str
+    ended: str
+    outputs: Mapping[str, Array]
+    written: Mapping[str, Array]
+
+
+def execute(instance: Instance, inputs: Mapping[str, Array], policy: Policy, blocks: range) -> Outcome:
+    """Run the clusters of CTAs `blocks` one after another under a policy. Raises EvaluationError."""
+    memory = Memory(instance, inputs)
+    program = Program(instance)
+    ended = "done"
+    size = instance.cluster
+    for cluster in dict.fromkeys(block // size for block in policy.order(blocks)):
+        memory.fresh()
+        ended = Execution(instance, cluster * size, memory, program, policy).run()
+        if ended != "done":
+            break
+    return Outcome(policy.name, ended, {n: memory.arrays[n] for n in memory.written}, memory.written)
