@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import prod
-from typing import Any, get_args
 
 from cake.ir import nodes as n
 from cake.ir.evaluate import EvaluationError, evaluate
+from cake.ir.rewrite import Block
 from cake.ir.types import DType
 from cake.kinds.tactic import Move, Report
 
 Number = int | float
-Block = tuple[n.Stmt, ...]
 
 
-# --- rebuilding -------------------------------------------------------------------------------------------
-
-
-def rebuilt(value: Any, edit: Callable[[Any], Any]) -> Any:
-    """`value` with `edit` applied to its nodes and tuples, inner first; unchanged parts are kept."""
-    if isinstance(value, tuple):
-        items = tuple(rebuilt(item, edit) for item in value)
-        same = all(a is b for a, b in zip(items, value, strict=True))
-        return edit(value if same else items)
-    if isinstance(value, n.Node):
-        inner = {}
-        for field in fields(value):
-            old = getattr(value, field.name)
-            if isinstance(old, n.Node | tuple):
-                new = rebuilt(old, edit)
-                if new is not old:
-                    inner[field.name] = new
-        return edit(replace(value, **inner) if inner else value)
-    return value
-
-
-def substituted(value: Any, old: n.Expr, new: n.Expr) -> Any:
-    """`value` with every expression equal to `old` replaced by `new`."""
-    return rebuilt(value, lambda part: new if isinstance(part, n.Node) and part == old else part)
-
-
-def over_blocks(body: Block, edit: Callable[[Block], Block]) -> Block:
-    """`body` with `edit` applied to each list of statements, inner first."""
-    out: Block = rebuilt(body, lambda part: edit(part) if _is_block(part) else part)
-    return out
-
-
-_STATEMENTS = get_args(n.Stmt)
-
-
-def _is_block(part: Any) -> bool:
-    return isinstance(part, tuple) and bool(part) and all(isinstance(item, _STATEMENTS) for item in part)
+# --- finding ----------------------------------------------------------------------------------------------
 
 
 def calls(stmt: n.Stmt, name: str) -> n.Call | None:

@@ -24,9 +24,10 @@ from dataclasses import dataclass, replace
 
 from cake.ir import nodes as n
 from cake.ir.nodes import Kernel
+from cake.ir.rewrite import Block, over_blocks, substituted
 from cake.kinds.tactic import Move, Refuses, Report, Rewrites, Tactic
 from cake_plugins.tactics._kernels import RING, ROLES, edited
-from cake_plugins.tactics._rewrite import Block, calls, over_blocks, substituted
+from cake_plugins.tactics._rewrite import calls
 
 _BEFORE = """\
                 wgmma_wait(0)

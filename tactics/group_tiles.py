@@ -22,9 +22,10 @@ from dataclasses import dataclass, replace
 
 from cake.ir import nodes as n
 from cake.ir.nodes import Kernel
+from cake.ir.rewrite import Block, over_blocks, substituted
 from cake.kinds.tactic import Move, Refuses, Report, Rewrites, Tactic
 from cake_plugins.tactics._kernels import RING, ROLES, ROWS, edited
-from cake_plugins.tactics._rewrite import Block, over_blocks, substituted, taken
+from cake_plugins.tactics._rewrite import taken
 
 GROUPS = (4, 8, 16)
 CONSTANT = "GROUP"

@@ -22,9 +22,10 @@ from dataclasses import replace
 
 from cake.ir import nodes as n
 from cake.ir.nodes import Kernel
+from cake.ir.rewrite import substituted
 from cake.kinds.tactic import Move, Refuses, Report, Rewrites, Tactic
 from cake_plugins.tactics._kernels import ROLES, ROWS, edited
-from cake_plugins.tactics._rewrite import all_expressions, substituted, taken
+from cake_plugins.tactics._rewrite import all_expressions, taken
 
 CONSTANT = "CTAS"
 CHOICES = (132, 264, 528)

@@ -29,6 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("cake.cli.build", "Compile kernels for each architecture they claim, without a GPU."),
     "run": ("cake.cli.run", "Run a kernel on this host's GPU against its task's float64 oracle."),
     "bench": ("cake.cli.bench", "Time a kernel on this host's GPU, beside torch or another kernel."),
+    "mutate": (
+        "cake.cli.mutate",
+        "Change a kernel in small ways that do harm, and count which of them the check reports.",
+    ),
     "explain": ("cake.cli.explain", "Print what a rule, primitive, tactic or other plugin is about."),
     "evolve": (
         "cake.cli.evolve",

@@ -95,9 +95,8 @@ def _unexecuted(kernel: Kernel) -> Diagnostic:
 def _judge(instance: Instance, registry: Registry, unchecked: list[str], *, chosen: bool) -> list[Diagnostic]:
     """One instance: static rules first; the machine only where they found no error. A run that is cut off
     refuses a small shape that was chosen here, and is said to be unchecked on a shape that was asked for."""
-    rules = [r for r in registry.rules.values() if admits(r.archs, instance.arch)]
-    nothing = ft.Facts(instance, ())
-    static = _apply([r for r in rules if r.needs == "instance"], nothing, unchecked)
+    rules = _rules(instance, registry)
+    static = static_findings(instance, registry, unchecked)
     if any(d.severity == "error" for d in static):
         return static
     try:
@@ -117,6 +116,16 @@ def _judge(instance: Instance, registry: Registry, unchecked: list[str], *, chos
         if said:  # a rule that claims a finding and then fails or keeps silent has not spoken for it
             unspoken = [f for f in unspoken if not _claims(rule, f)]
     return [*static, *told, *(describe(f) for f in unspoken)]
+
+
+def static_findings(instance: Instance, registry: Registry, unchecked: list[str]) -> list[Diagnostic]:
+    """What the rules say that read the typed instance alone; a rule that fails joins `unchecked`."""
+    rules = [r for r in _rules(instance, registry) if r.needs == "instance"]
+    return _apply(rules, ft.Facts(instance, ()), unchecked)
+
+
+def _rules(instance: Instance, registry: Registry) -> list[Rule]:
+    return [r for r in registry.rules.values() if admits(r.archs, instance.arch)]
 
 
 def _claims(rule: Rule, finding: ft.Finding) -> bool:
