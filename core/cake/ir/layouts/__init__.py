@@ -4,8 +4,8 @@ Authors write names; the maps behind them are linear over F2 wherever sizes are 
 footprints, bank conflicts and legality.
 """
 
+from cake.ir.layouts.ownership import LANES
 from cake.ir.layouts.registers import (
-    LANES,
     REPLICATED,
     Accumulator,
     OperandA,
@@ -14,7 +14,7 @@ from cake.ir.layouts.registers import (
     Replicated,
     Vector,
 )
-from cake.ir.layouts.shared import SWIZZLES, bank_conflicts, swizzle_offset
+from cake.ir.layouts.shared import SWIZZLES, least_wavefronts, swizzle_offset, wavefronts
 
 __all__ = [
     "LANES",
@@ -26,6 +26,7 @@ __all__ = [
     "RegisterLayout",
     "Replicated",
     "Vector",
-    "bank_conflicts",
+    "least_wavefronts",
     "swizzle_offset",
+    "wavefronts",
 ]

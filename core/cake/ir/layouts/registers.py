@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import ceil
 
-LANES = 32
+from cake.ir.layouts.ownership import LANES, Ownership, Repeat, tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,12 @@ class RegisterLayout(ABC):
         """Why no tile of `shape` can have this layout; empty if it can."""
 
     @abstractmethod
+    def ownership(self, shape: tuple[int, ...]) -> Ownership:
+        """Who holds what of a tile of `shape`: a linear tile over F2, repeated."""
+
     def coordinate(self, shape: tuple[int, ...], warp: int, lane: int, register: int) -> tuple[int, ...]:
         """The logical element in `register` of `lane` of the layout's warp number `warp`."""
+        return self.ownership(shape).coordinate(warp, lane, register)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +71,10 @@ class Replicated(RegisterLayout):
     def refusal(self, shape: tuple[int, ...]) -> str:
         return "" if self.elements(shape) <= 256 else "over 256 replicated elements a thread"
 
-    def coordinate(self, shape: tuple[int, ...], warp: int, lane: int, register: int) -> tuple[int, ...]:
-        if not shape:
-            return ()
-        if len(shape) == 1:
-            return (register,)
-        return (register // shape[1], register % shape[1])
+    def ownership(self, shape: tuple[int, ...]) -> Ownership:
+        axes = reversed(range(len(shape)))
+        repeats = tuple(Repeat(shape[axis], axis, 1) for axis in axes)
+        return Ownership(shape, tile((1,) * len(shape), (), ((0,) * len(shape),) * 5), repeats, Repeat(1))
 
 
 REPLICATED = Replicated()
@@ -117,9 +119,17 @@ class Vector(RegisterLayout):
     def refusal(self, shape: tuple[int, ...]) -> str:
         return "" if len(shape) == 1 else "only rows (one axis) can be spread as vectors"
 
-    def coordinate(self, shape: tuple[int, ...], warp: int, lane: int, register: int) -> tuple[int, ...]:
-        chunk, item = divmod(register, self.width)
-        return (chunk * self.stride + (warp * LANES + lane) * self.width + item,)
+    def ownership(self, shape: tuple[int, ...]) -> Ownership:
+        """`width` is a power of two; the number of warps and of chunks need not be."""
+        items = self.width.bit_length() - 1
+        lanes = tuple((self.width << bit,) for bit in range(5))
+        held = tile((self.width * LANES,), tuple((1 << bit,) for bit in range(items)), lanes)
+        chunks = Repeat(self.chunks(shape), 0, self.stride)
+        return Ownership(shape, held, (chunks,), Repeat(self.over, 0, LANES * self.width))
+
+
+FRAGMENT_LANES = ((0, 2), (0, 4), (1, 0), (2, 0), (4, 0))
+"""What a lane's bits move in the fragments of mma and wgmma: four lanes share a row of eight elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +159,12 @@ class Accumulator(RegisterLayout):
             return f"rows must be a multiple of {16 * self.over} and columns of 8"
         return ""
 
-    def coordinate(self, shape: tuple[int, ...], warp: int, lane: int, register: int) -> tuple[int, ...]:
-        """Registers run over columns of 8 first, then over blocks of 16 rows."""
-        per_block = shape[1] // 2
-        block, rest = divmod(register, per_block)
-        group, item = divmod(rest, 4)
-        rows_of_warp = shape[0] // self.over
-        row = warp * rows_of_warp + block * 16 + (item // 2) * 8 + lane // 4
-        return (row, group * 8 + (lane % 4) * 2 + item % 2)
+    def ownership(self, shape: tuple[int, ...]) -> Ownership:
+        """16 x 8 tiles; registers run over columns of 8 first, then over blocks of 16 rows."""
+        rows = shape[0] // self.over
+        held = tile((16, 8), ((0, 1), (8, 0)), FRAGMENT_LANES)
+        repeats = (Repeat(shape[1] // 8, 1, 8), Repeat(rows // 16, 0, 16))
+        return Ownership(shape, held, repeats, Repeat(self.over, 0, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +189,11 @@ class OperandA(RegisterLayout):
         ok = len(shape) == 2 and shape[0] % 16 == 0 and shape[1] % 16 == 0 and min(shape) > 0
         return "" if ok else "A is m x k with both multiples of 16"
 
-    def coordinate(self, shape: tuple[int, ...], warp: int, lane: int, register: int) -> tuple[int, ...]:
-        block, item = divmod(register, 8)
-        block_m, block_k = divmod(block, shape[1] // 16)
-        pair, low = divmod(item, 2)
-        row = block_m * 16 + (pair % 2) * 8 + lane // 4
-        return (row, block_k * 16 + (pair // 2) * 8 + (lane % 4) * 2 + low)
+    def ownership(self, shape: tuple[int, ...]) -> Ownership:
+        """16 x 16 tiles, along k first."""
+        held = tile((16, 16), ((0, 1), (8, 0), (0, 8)), FRAGMENT_LANES)
+        repeats = (Repeat(shape[1] // 16, 1, 16), Repeat(shape[0] // 16, 0, 16))
+        return Ownership(shape, held, repeats, Repeat(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +218,8 @@ class OperandB(RegisterLayout):
         ok = len(shape) == 2 and shape[0] % 8 == 0 and shape[1] % 16 == 0 and min(shape) > 0
         return "" if ok else "B is n x k with n a multiple of 8 and k of 16"
 
-    def coordinate(self, shape: tuple[int, ...], warp: int, lane: int, register: int) -> tuple[int, ...]:
-        block, item = divmod(register, 4)
-        block_n, block_k = divmod(block, shape[1] // 16)
-        pair, low = divmod(item, 2)
-        return (block_n * 8 + lane // 4, block_k * 16 + pair * 8 + (lane % 4) * 2 + low)
+    def ownership(self, shape: tuple[int, ...]) -> Ownership:
+        """8 x 16 tiles, along k first."""
+        held = tile((8, 16), ((0, 1), (0, 8)), FRAGMENT_LANES)
+        repeats = (Repeat(shape[1] // 16, 1, 16), Repeat(shape[0] // 8, 0, 8))
+        return Ownership(shape, held, repeats, Repeat(1))

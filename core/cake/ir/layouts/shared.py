@@ -1,13 +1,20 @@
-"""Where a byte of a buffer lies in shared memory, and which accesses its banks serve at once.
+"""Where a byte of a buffer lies in shared memory, and how often the banks take turns over an access.
 
 Sources: PTX ISA, "Swizzling Modes"; CUDA C++ Programming Guide, "Shared Memory" (32 banks of 4 bytes).
 """
 
 from __future__ import annotations
 
-from cake.ir.layouts.registers import LANES
+from collections.abc import Sequence
+
+from cake.ir.layouts.linear import Linear
+from cake.ir.layouts.ownership import LANES, is_power
 
 SWIZZLES = (0, 32, 64, 128)
+WORD = 4
+BANKS = 32
+PATTERN_BITS = 10
+"""Swizzle patterns repeat every 1024 bytes."""
 
 
 def swizzle_offset(offset: int, swizzle: int) -> int:
@@ -22,18 +29,44 @@ def swizzle_offset(offset: int, swizzle: int) -> int:
     return offset ^ (((offset >> 7) & mask) << 4)
 
 
-def bank_conflicts(addresses: list[int], width: int) -> int:
-    """Extra shared-memory cycles of one warp access of `width` bytes a lane at byte `addresses`.
+def offset_map(shape: Sequence[int], element: int, swizzle: int) -> Linear | None:
+    """From the bits of an element's coordinates (last axis lowest) to the byte at which it starts.
 
-    Lanes are served in groups that move 128 bytes at once; within a group, different words in one of the
-    32 four-byte banks take turns. 0 means conflict-free.
+    Linear where all extents but the first are powers of two (the first is padded to one); None elsewhere:
+    rows of other pitches are added up, with carries, before the swizzle."""
+    if not all(map(is_power, shape[1:])):
+        return None
+    size = sum(max(0, extent - 1).bit_length() for extent in shape)
+    columns = tuple(swizzle_offset(element << bit, swizzle) for bit in range(size))
+    return Linear(columns, max(size + element.bit_length() - 1, PATTERN_BITS))
+
+
+def wavefronts(addresses: Sequence[int | None], width: int) -> int:
+    """Turns that the shared-memory port takes over one access of a warp: lane i moves `width` bytes at
+    `addresses[i]`, None where it stays idle.
+
+    Lanes are served in phases that move at most 128 bytes: all at once up to 4 bytes a lane, half a warp at a
+    time for 8, a quarter for 16. Within a phase each bank serves one of its words a turn, to all who want it.
     """
-    lanes = max(1, min(LANES, 128 // width))
-    extra = 0
+    lanes = phase(width)
+    turns = 0
     for start in range(0, len(addresses), lanes):
         words: dict[int, set[int]] = {}
         for address in addresses[start : start + lanes]:
-            for word in range(address // 4, (address + width + 3) // 4):
-                words.setdefault(word % 32, set()).add(word)
-        extra += max((len(w) for w in words.values()), default=1) - 1
-    return extra
+            if address is not None:
+                for word in range(address // WORD, (address + width - 1) // WORD + 1):
+                    words.setdefault(word % BANKS, set()).add(word)
+        turns += max((len(w) for w in words.values()), default=0)
+    return turns
+
+
+def phase(width: int) -> int:
+    """Lanes served together where each moves `width` bytes."""
+    return max(1, min(LANES, BANKS * WORD // width))
+
+
+def least_wavefronts(addresses: Sequence[int | None], width: int) -> int:
+    """The turns of the same access without bank conflicts: one for each phase with a lane at work."""
+    lanes = phase(width)
+    starts = range(0, len(addresses), lanes)
+    return sum(any(a is not None for a in addresses[s : s + lanes]) for s in starts)
