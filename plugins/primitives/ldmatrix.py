@@ -14,13 +14,12 @@ Source
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from cake.codegen.pieces import loop
-from cake.ir.layouts import OperandA, OperandB, bank_conflicts, swizzle_offset
+from cake.ir.layouts import OperandA, OperandB
 from cake.ir.types import DType, FragmentType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -37,15 +36,10 @@ from cake.kinds.primitive import (
     Writer,
     parameter,
 )
-from cake.machine.effects import Aligned, Effect, Read
+from cake.machine.effects import Aligned, Banked, Effect, Read
+from cake_plugins.primitives._banks import matrix_traffic
 
 LAYOUTS = {"mma_a": OperandA(), "mma_b": OperandB()}
-
-
-@lru_cache(maxsize=4096)
-def conflicts(pitch: int, swizzle: int, row: int, byte: int) -> int:
-    """Extra cycles of reading 8 rows of 16 bytes from (row, byte) on, rows being `pitch` apart."""
-    return bank_conflicts([swizzle_offset((row + i) * pitch + byte, swizzle) for i in range(8)], 16)
 
 
 class Ldmatrix(Primitive):
@@ -72,17 +66,17 @@ class Ldmatrix(Primitive):
 
     def effects(self, op: Op) -> Sequence[Effect]:
         region = op.region("window")
-        return (Aligned(region.buffer, region.start, 16), Read(region.buffer, region.box))
+        buffer = region.buffer
+        banks = Banked(buffer, matrix_traffic(region))
+        return (Aligned(buffer, region.start, 16), Read(buffer, region.box), banks)
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
         return memory.read(op.region("window")).reshape(op.result.shape).copy()
 
     def time(self, op: Op, parameters: Parameters) -> Use:
         region, shape = op.region("window"), op.result.shape
-        pitch = region.buffer.shape[-1] * 2
         matrices = shape[0] // 8 * (shape[1] // 8)
-        extra = conflicts(pitch, region.buffer.swizzle, region.start[-2] % 8, region.start[-1] * 2 % 128)
-        cycles = matrices * (1 + extra) * 128 / parameters("shared.bytes")
+        cycles = matrix_traffic(region).wavefronts * 128 / parameters("shared.bytes")
         return Use(matrices / 4, {"lsu": matrices / 4, "shared": cycles}, parameters("shared.latency"))
 
     def lower(self, op: Lowering, out: Writer) -> None:
@@ -149,8 +143,8 @@ def square(a: Global[bf16, M, K], c: GlobalOut[f32, N, N]):
 def product(a: Global[f16, M, K], b: Global[f16, N, K], c: GlobalOut[f32, M, N]):
     require(K % 8 == 0, N % 2 == 0)
     grid(1)
-    s = Shared[f16, 16, 16]
-    t = Shared[f16, 8, 16]
+    s = Shared[f16, 16, 16](swizzle=32)
+    t = Shared[f16, 8, 16](swizzle=32)
     with role("all", warps=2):
         cp_async(s[:, :], a[0:+16, 0:+16])
         cp_async(t[:, :], b[0:+8, 0:+16])

@@ -38,7 +38,8 @@ from cake.kinds.primitive import (
     Writer,
     parameter,
 )
-from cake.machine.effects import Aligned, Effect, Inside, Read
+from cake.machine.effects import Aligned, Banked, Effect, Inside, Read
+from cake_plugins.primitives._banks import row_traffic
 from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
 
 CACHE = {"": "", "streaming": "__ldcs", "last_use": "__ldlu"}
@@ -94,7 +95,9 @@ class Load(Primitive):
         region, layout = op.region("window"), op.result.layout
         if isinstance(layout, Vector):
             size = layout.width * region.buffer.dtype.bytes
-            legal = (Inside(region), Aligned(region.buffer, region.start, size))
+            legal: list[Effect] = [Inside(region), Aligned(region.buffer, region.start, size)]
+            if region.buffer.space == "shared":
+                legal.append(Banked(region.buffer, row_traffic(op, layout)))
             return [*legal, *(Read(region.buffer, part.box) for _, part in row_parts(op, layout, "window"))]
         return (Inside(region), Read(region.buffer, region.box))
 
@@ -112,10 +115,9 @@ class Load(Primitive):
         kind, layout = op.result, op.result.layout
         accesses = layout.chunks(kind.shape) if isinstance(layout, Vector) else kind.registers
         if op.region("window").buffer.space == "shared":
-            width = layout.width if isinstance(layout, Vector) else 1
-            # One pass of the port for each 128 bytes of a warp's access; a word for all lanes takes one too.
-            passes = accesses * max(1, width * kind.dtype.bytes // 4)
-            units = {"lsu": accesses, "shared": passes * 128 / parameters("shared.bytes")}
+            # A word that all lanes want takes one turn.
+            turns = row_traffic(op, layout).wavefronts if isinstance(layout, Vector) else accesses
+            units = {"lsu": accesses, "shared": turns * 128 / parameters("shared.bytes")}
             return Use(accesses, units, parameters("shared.latency"))
         moved = 32 * accesses
         if isinstance(layout, Vector):

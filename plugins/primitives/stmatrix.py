@@ -17,13 +17,12 @@ Source
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from cake.ir.layouts import LANES, Accumulator, bank_conflicts, swizzle_offset
-from cake.ir.types import Buffer, Type
+from cake.ir.layouts import Accumulator
+from cake.ir.types import Type
 from cake.kinds.primitive import (
     Bad,
     Good,
@@ -39,10 +38,11 @@ from cake.kinds.primitive import (
     Writer,
     parameter,
 )
-from cake.machine.effects import Aligned, Effect, Region, Write
+from cake.machine.effects import Aligned, Banked, Effect, Region, Write
+from cake_plugins.primitives._banks import CHUNK, MATRIX, matrix_traffic
 
-CHUNK = 16
-"""Bytes of one row of an 8 x 8 matrix: what a lane's address names."""
+MATRICES = 4
+"""8 x 8 matrices that one instruction stores."""
 
 
 class Stmatrix(Primitive):
@@ -80,7 +80,8 @@ class Stmatrix(Primitive):
 
     def effects(self, op: Op) -> Sequence[Effect]:
         mine = rows_of(op)
-        return (Aligned(mine.buffer, mine.start, CHUNK), Write(mine.buffer, mine.box))
+        banks = Banked(mine.buffer, matrix_traffic(mine))
+        return (Aligned(mine.buffer, mine.start, CHUNK), Write(mine.buffer, mine.box), banks)
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
         mine = rows_of(op)
@@ -92,9 +93,10 @@ class Stmatrix(Primitive):
     def time(self, op: Op, parameters: Parameters) -> Use:
         kind = op.site.fragment("value")
         rows, columns = kind.layout.warp_shape(kind.shape)
-        stores = rows // 16 * -(-columns // 16)
-        cycles = parameters("stmatrix.cycles") * (4 + conflicts(op.region("window").buffer)) / 4
-        return Use(stores, {"shared": stores * cycles, "lsu": stores})
+        stores = rows // (2 * MATRIX) * -(-columns // (2 * MATRIX))
+        # The calibration is of the instruction without conflicts: a turn for each of its matrices.
+        turn = parameters("stmatrix.cycles") / MATRICES
+        return Use(stores, {"shared": matrix_traffic(rows_of(op)).wavefronts * turn, "lsu": stores})
 
     def lower(self, op: Lowering, out: Writer) -> None:
         window: Window = op.args["window"]
@@ -128,8 +130,8 @@ class Stmatrix(Primitive):
 @kernel(arch="sm_120a")
 def tile(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N]):
     grid(1)
-    at = Shared[bf16, 32, 16]
-    bt = Shared[bf16, 24, 16]
+    at = Shared[bf16, 32, 16](swizzle=32)
+    bt = Shared[bf16, 24, 16](swizzle=32)
     ct = Shared[bf16, 32, 24]
     with role("tile", warps=1):
         cp_async(at, a[0:+32, 0:+16])
@@ -239,14 +241,3 @@ def element(window: Window, row: str, column: int, half: str, count: int) -> lis
         if count == 2 and inside + 8 == width:
             lead[-1], text = f"{panel} + {half} / 8", f"({half} ? 0 : {inside})"
     return [*lead, row, text]
-
-
-@lru_cache(maxsize=256)
-def conflicts(buffer: Buffer) -> int:
-    """Extra cycles of one x4 store to `buffer`, from the banks that its rows share."""
-    size = buffer.dtype.bytes
-    pitch = buffer.shape[-1] * size
-    addresses = [
-        swizzle_offset(lane % 16 * pitch + lane // 16 * CHUNK, buffer.swizzle) for lane in range(LANES)
-    ]
-    return bank_conflicts(addresses, CHUNK)

@@ -40,7 +40,8 @@ from cake.kinds.primitive import (
     Writer,
     parameter,
 )
-from cake.machine.effects import Aligned, Effect, Inside, Region, Write
+from cake.machine.effects import Aligned, Banked, Effect, Inside, Region, Write
+from cake_plugins.primitives._banks import row_traffic
 from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
 
 
@@ -115,6 +116,8 @@ class Store(Primitive):
         legal: list[Effect] = [Aligned(buffer, region.start, max(1, op.args["vector"]) * buffer.dtype.bytes)]
         if not isinstance(op.site.fragment("value").layout, Accumulator):
             legal.append(Inside(region))
+        if buffer.space == "shared" and isinstance(layout := op.site.fragment("value").layout, Vector):
+            legal.append(Banked(buffer, row_traffic(op, layout)))
         return [*legal, *(Write(buffer, part.box) for _, part in self._parts(op))]
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
@@ -127,8 +130,8 @@ class Store(Primitive):
         width, size = max(1, op.args["vector"]), kind.dtype.bytes
         stores = -(-kind.registers // width)
         if region.buffer.space == "shared":
-            passes = stores * max(1, width * size // 4)
-            return Use(2 * stores, {"lsu": stores, "shared": passes * 128 / parameters("shared.bytes")})
+            turns = row_traffic(op, kind.layout).wavefronts if isinstance(kind.layout, Vector) else stores
+            return Use(2 * stores, {"lsu": stores, "shared": turns * 128 / parameters("shared.bytes")})
         moved = size * sum(prod(n for _, n in part.box) for _, part in self._parts(op))
         # A warp's store of an accumulator touches a sector in each of 8 rows, twice those of a whole line.
         sectors = 2 if isinstance(kind.layout, Accumulator) else 1

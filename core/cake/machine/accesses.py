@@ -45,6 +45,17 @@ def inside(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.In
         )
 
 
+def banked(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Banked) -> None:
+    traffic = effect.traffic
+    if traffic.wavefronts == traffic.least:
+        return
+    key = (instruction.span, effect.buffer.name)
+    known = engine.facts.conflicts.get(key)
+    if known is None or known.traffic.wavefronts < traffic.wavefronts:
+        conflict = ft.BankConflict(instruction.name, instruction.span, effect.buffer, traffic)
+        engine.facts.conflicts[key] = conflict
+
+
 def access(
     engine: Engine,
     agent: Agent,
@@ -174,5 +185,6 @@ HANDLERS: Mapping[type, Callable[..., None]] = {
     fx.Write: write,
     fx.Aligned: aligned,
     fx.Inside: inside,
+    fx.Banked: banked,
     fx.Async: asynchronous,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from cake.ir.layouts import Traffic
 from cake.ir.types import Buffer
 
 Box = tuple[tuple[int, int], ...]
@@ -103,6 +104,14 @@ class Inside:
     """The instruction does not clip: the window must lie inside its buffer."""
 
     region: Region
+
+
+@dataclass(frozen=True, slots=True)
+class Banked:
+    """The access asks so much of the shared-memory port: a matter of time, never of order."""
+
+    buffer: Buffer
+    traffic: Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +219,7 @@ Effect = (
     | Write
     | Aligned
     | Inside
+    | Banked
     | Async
     | Commit
     | WaitGroup

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from cake.diagnostics import Span
+from cake.ir.layouts import Traffic
 from cake.ir.types import Buffer
 from cake.machine.effects import BarrierSlot, Box, Group, Proxy
 
@@ -254,6 +255,16 @@ class Runaway:
     steps: int
 
 
+@dataclass(frozen=True, slots=True)
+class BankConflict:
+    """An access to shared memory whose lanes take turns at the banks. It is no fault, so no `Finding`."""
+
+    primitive: str
+    span: Span
+    buffer: Buffer
+    traffic: Traffic
+
+
 Finding = (
     Race
     | UninitializedRead
@@ -285,6 +296,8 @@ class Facts:
     blocks: tuple[int, ...]
     findings: list[Finding] = field(default_factory=list)
     steps: int = 0
+    conflicts: dict[tuple[Span, str], BankConflict] = field(default_factory=dict)
+    """The worst execution of each instruction with bank conflicts, by its place and buffer."""
     idle_waits: dict[tuple[str, str], Span] = field(default_factory=dict)
     """Per mbarrier array and role, a wait that passes before the first phase is complete."""
 

@@ -402,6 +402,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     fx.Write: _nothing,
     fx.Aligned: _nothing,
     fx.Inside: _inside,
+    fx.Banked: _nothing,
     fx.Commit: _commit,
     fx.WaitGroup: _wait_group,
     fx.InitBarrier: _init,

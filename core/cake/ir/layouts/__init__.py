@@ -14,7 +14,7 @@ from cake.ir.layouts.registers import (
     Replicated,
     Vector,
 )
-from cake.ir.layouts.shared import SWIZZLES, least_wavefronts, swizzle_offset, wavefronts
+from cake.ir.layouts.shared import SWIZZLES, Traffic, least_wavefronts, swizzle_offset, traffic, wavefronts
 
 __all__ = [
     "LANES",
@@ -25,8 +25,10 @@ __all__ = [
     "OperandB",
     "RegisterLayout",
     "Replicated",
+    "Traffic",
     "Vector",
     "least_wavefronts",
     "swizzle_offset",
+    "traffic",
     "wavefronts",
 ]

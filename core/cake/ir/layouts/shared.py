@@ -5,7 +5,8 @@ Sources: PTX ISA, "Swizzling Modes"; CUDA C++ Programming Guide, "Shared Memory"
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from cake.ir.layouts.linear import Linear
 from cake.ir.layouts.ownership import LANES, is_power
@@ -58,6 +59,39 @@ def wavefronts(addresses: Sequence[int | None], width: int) -> int:
                     words.setdefault(word % BANKS, set()).add(word)
         turns += max((len(w) for w in words.values()), default=0)
     return turns
+
+
+Lane = tuple[int, int]
+"""What a lane touches of a buffer: row, and byte in the row, before the swizzle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one instruction of a warp asks of the shared-memory port: `wavefronts` turns, where `least` would
+    do without bank conflicts. `lanes` is the access with the most of them, `width` bytes a lane."""
+
+    wavefronts: int
+    least: int
+    width: int
+    lanes: tuple[Lane | None, ...]
+
+
+def traffic(
+    accesses: Iterable[tuple[Lane | None, ...]], width: int, *, pitch: int, swizzle: int, base: int = 0
+) -> Traffic:
+    """The turns of `accesses`, one after the other, to rows `pitch` bytes apart from byte `base` on."""
+    total = least = 0
+    worst: tuple[int, tuple[Lane | None, ...]] = (-1, ())
+    for lanes in accesses:
+        addresses = [
+            None if lane is None else swizzle_offset(base + lane[0] * pitch + lane[1], swizzle)
+            for lane in lanes
+        ]
+        turns, fewest = wavefronts(addresses, width), least_wavefronts(addresses, width)
+        total, least = total + turns, least + fewest
+        if turns - fewest > worst[0]:
+            worst = (turns - fewest, lanes)
+    return Traffic(total, least, width, worst[1])
 
 
 def phase(width: int) -> int:
