@@ -43,11 +43,11 @@ from cake.verify.engine import static_findings
 from cake.verify.instances import choose
 
 ROOT = Path(__file__).resolve().parent.parent
-QUICK_MUTANTS, QUICK_REWRITES = 180, 60
+QUICK_MUTANTS, QUICK_REWRITES = 150, 50
 """Sizes of the sample, shared by the kernels."""
-QUICK_SECONDS = 42.0
+QUICK_SECONDS = 40.0
 """A slower machine judges fewer mutants, and says so."""
-CHUNK = 12
+CHUNK = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,8 @@ def judged(work: Work) -> list[dict[str, Any]]:
     drawn, truth = mutants(work.kernel, work.harmful, work.sample, work.seed)
     part = drawn[work.start : work.stop]
     if work.harmful:
-        outcomes = [judge(mutant, truth, plugins()) for mutant in part]
+        full = work.sample is None
+        outcomes = [judge(mutant, truth, plugins(), confirm=full) for mutant in part]
         return [{"kernel": work.kernel, **outcome.as_json()} for outcome in outcomes]
     return [
         {
@@ -212,9 +213,13 @@ def report(
     for outcome in outcomes:
         if outcome["verdict"] == "survived":
             print(f"survived: {shown(outcome)}\n")
+    doubtful = [outcome for outcome in outcomes if outcome["unconfirmed"]]
+    for outcome in doubtful:
+        print(f"unconfirmed, {', '.join(outcome['codes'])}: {shown(outcome)}\n")
     for alarm in alarms:
         print(f"false alarm: {alarm['kernel']}: {alarm['operator']}: {alarm['description']}: {alarm['code']}")
         print(f"  {alarm['message']}\n")
+    print(f"killed by the facts alone, without a schedule that shows the harm: {len(doubtful)}")
     stages = ", ".join(f"{s} {sum(o['stage'] == s for o in outcomes)}" for s in STAGES)
     print(f"killed by: {stages}; rewrites that keep the kernel: {rewrites}")
     for name, values in measured.items():

@@ -58,6 +58,28 @@ def test_a_kernel_does_not_differ_from_itself(registry: Registry) -> None:
     assert Truth(kernel, registry).difference(parse(print_kernel(kernel))) == ""
 
 
+def test_schedules_show_the_harm_that_program_order_hides(registry: Registry) -> None:
+    """A copy that is used too soon: in program order the values are right."""
+    kernel = parse((KERNELS / "gemm_sm90a.cake").read_text(), "gemm_sm90a")
+    parent = subject(kernel, registry)
+    truth = Truth(parent.kernel, registry, thorough=False)
+    lost = [m for m in derive(parent, OPERATORS) if m.description == "wgmma_wait is gone"]
+    assert [bool(truth.misbehaviour(m.kernel)) for m in lost] == [True] * len(lost)
+    assert truth.misbehaviour(parent.kernel) == ""
+
+
+def test_without_its_rule_a_harmful_mutant_survives(registry: Registry, monkeypatch) -> None:
+    """What the check lets pass and schedules fault is a hole in the check."""
+    from cake.verify import Report
+
+    blind = Report((), (), (), 0.0)
+    monkeypatch.setattr("cake.mutate.judge.check", lambda kernel, registry: blind)
+    monkeypatch.setattr(Truth, "difference", lambda truth, mutant: "")
+    found = list(outcomes(KERNELS / "softmax.cake", registry, "drop-sync"))
+    assert [o.verdict for o in found] == ["survived"] * 2
+    assert all("schedule" in o.reason for o in found)
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_rewrites_that_keep_a_kernel_raise_no_alarm(name: str, registry: Registry) -> None:
     parent = subject(parse((KERNELS / f"{name}.cake").read_text(), name), registry)

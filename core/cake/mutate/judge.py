@@ -20,7 +20,8 @@ STAGES: tuple[Stage, ...] = ("type", "static", "facts", "values")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a mutant: killed at `stage` by `codes` (of values: because of `reason`)."""
+    """What became of a mutant: killed at `stage` by `codes` (of values: because of `reason`). `unconfirmed`:
+    the machine's facts are all that speak against it; no schedule that was tried shows harm."""
 
     mutant: Mutant
     verdict: Verdict
@@ -29,6 +30,7 @@ class Outcome:
     reason: str
     seconds: float
     """What the check took."""
+    unconfirmed: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -43,21 +45,27 @@ class Outcome:
             "stage": self.stage,
             "codes": list(self.codes),
             "reason": self.reason,
+            "unconfirmed": self.unconfirmed,
             "milliseconds": round(1e3 * self.seconds, 2),
         }
 
 
-def judge(mutant: Mutant, truth: Truth, registry: Registry) -> Outcome:
-    """Check the mutant; where no error is reported, execute it beside the kernel it comes from."""
+def judge(mutant: Mutant, truth: Truth, registry: Registry, *, confirm: bool = False) -> Outcome:
+    """Check the mutant; where no error is reported, execute it beside the kernel it comes from.
+
+    With `confirm`, what only the machine's facts report is executed too, to see whether it does harm.
+    """
     report = check(mutant.kernel, registry)
     errors = [d for d in report.diagnostics if d.severity == "error"]
     if errors:
         stage = min((stage_of(d, registry) for d in errors), key=STAGES.index)
         codes = tuple(dict.fromkeys(d.code for d in errors))
-        return Outcome(mutant, "killed", stage, codes, errors[0].message, report.seconds)
-    difference = truth.difference(mutant.kernel)
-    if difference:
+        harmless = confirm and stage == "facts" and not truth.misbehaviour(mutant.kernel)
+        return Outcome(mutant, "killed", stage, codes, errors[0].message, report.seconds, harmless)
+    if difference := truth.difference(mutant.kernel):
         return Outcome(mutant, "killed", "values", (), difference, report.seconds)
+    if harm := truth.misbehaviour(mutant.kernel):
+        return Outcome(mutant, "survived", "", (), harm, report.seconds)
     return Outcome(mutant, "equivalent", "", (), "", report.seconds)
 
 

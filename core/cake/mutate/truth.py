@@ -1,8 +1,9 @@
 """What a mutant does, whatever rules say of it: executed beside the kernel it comes from, on small instances.
 
-The machine runs both with the same inputs. They differ where a run does not end, where the machine finds a
-fault on a shape that the check did not choose, where an element is written by one alone, or where values
-differ by more than rounding in another order explains.
+Two questions. `difference`: in program order, with values: they differ where a run does not end, where the
+machine finds a fault on a shape that the check did not choose, where an element is written by one alone, or
+where values differ by more than rounding in another order explains. `misbehaviour`: under the schedules that
+hardware may take (machine.policies), which know nothing of happens-before.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from cake.ir.evaluate import EvaluationError
 from cake.ir.types import Buffer
 from cake.kinds.task import Array, Task
 from cake.machine.engine import run
+from cake.machine.operational import execute
+from cake.machine.policies import Policy, policies
 from cake.plugins import Registry
 from cake.verify.instances import Choice, choose
 
@@ -27,6 +30,9 @@ SLACK = {1: 2.0**-2, 2: 2.0**-6, 4: 2.0**-12}
 
 SEEDS = 3
 """Sets of random inputs an instance."""
+
+SCHEDULES, FEW_SCHEDULES, FEW_CLUSTERS = 16, 5, 2
+"""Schedules an instance: all extremes and some random ones; the most telling, on the first clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Wanted:
 class Truth:
     """The behaviour of `kernel`: `difference` tells a mutant's from it. With `task`, its hostile inputs join
     the random ones, and its oracle serves where only the mutant admits a shape. Unless `thorough`, the first
-    and largest shape gets one set of inputs, the others all."""
+    and largest shape gets one set of inputs, the others all, and few schedules are tried."""
 
     kernel: Kernel
     registry: Registry
@@ -56,6 +62,20 @@ class Truth:
         for number, choice in enumerate([*choices, *others]):
             if words := self._on(choice, mutant, every=self.thorough or number > 0):
                 return words
+        return ""
+
+    def misbehaviour(self, mutant: Kernel) -> str:
+        """How the mutant goes wrong under some schedule, in words; "" where none that was tried shows it."""
+        schedules = SCHEDULES if self.thorough else FEW_SCHEDULES
+        for choice in reversed(choose(self.kernel, {})):
+            good, bad = self._instance(self.kernel, choice), self._instance(mutant, choice)
+            if good is None or bad is None:
+                continue
+            name, inputs = next(self._inputs(good, every=False))
+            wanted = self._wanted(good, name, inputs)
+            for policy in policies(bad, schedules):
+                if words := _under(policy, bad, inputs, wanted, whole=self.thorough):
+                    return f"{bad.title}, schedule {policy.name}: {words}"
         return ""
 
     def _on(self, choice: Choice, mutant: Kernel, *, every: bool) -> str:
@@ -136,12 +156,33 @@ def _compared(bad: Instance, inputs: Mapping[str, Array], wanted: Wanted) -> str
         return error.message
     if got.facts.findings:
         return f"the machine finds {type(got.facts.findings[0]).__name__}"
+    return _unlike(got.outputs, got.written, wanted)
+
+
+def _under(policy: Policy, bad: Instance, inputs: Mapping[str, Array], wanted: Wanted, *, whole: bool) -> str:
+    """Under one schedule, every CTA, or the first few and what these write."""
+    count = bad.blocks if whole else min(bad.blocks, FEW_CLUSTERS * bad.cluster)
+    try:
+        outcome = execute(bad, inputs, policy, range(count))
+    except EvaluationError as error:
+        return error.message
+    if outcome.ended != "done":
+        return outcome.ended
+    if count < bad.blocks:
+        mine = outcome.written
+        outputs = {name: np.where(mine[name], array, 0) for name, array in outcome.outputs.items()}
+        want = {name: np.where(mine[name], array, 0) for name, array in wanted.outputs.items()}
+        return _unlike(outputs, mine, Wanted(want, mine))
+    return _unlike(outcome.outputs, outcome.written, wanted)
+
+
+def _unlike(outputs: Mapping[str, Array], written: Mapping[str, Array], wanted: Wanted) -> str:
     for name, want in wanted.outputs.items():
-        if not np.array_equal(got.written[name], wanted.written[name]):
-            count = int(np.count_nonzero(got.written[name] != wanted.written[name]))
+        if not np.array_equal(written[name], wanted.written[name]):
+            count = int(np.count_nonzero(written[name] != wanted.written[name]))
             return f"{count} elements of {name} are written by one alone"
-        if (place := _first_difference(got.outputs[name], want)) is not None:
-            return f"{name}{list(place)} is {got.outputs[name][place]} in place of {want[place]}"
+        if (place := _first_difference(outputs[name], want)) is not None:
+            return f"{name}{list(place)} is {outputs[name][place]} in place of {want[place]}"
     return ""
 
 
