@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from cake.cli.app import main
 from cake.ir import parse, print_kernel
 from cake.mutate import OPERATORS, PRESERVING, Outcome, Truth, derive, false_alarms, judge, subject, task_of
 from cake.plugins import Registry
+from cake.verify import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "plugins" / "kernels"
@@ -70,10 +72,8 @@ def test_schedules_show_the_harm_that_program_order_hides(registry: Registry) ->
 
 def test_without_its_rule_a_harmful_mutant_survives(registry: Registry, monkeypatch) -> None:
     """What the check lets pass and schedules fault is a hole in the check."""
-    from cake.verify import Report
-
     blind = Report((), (), (), 0.0)
-    monkeypatch.setattr("cake.mutate.judge.check", lambda kernel, registry: blind)
+    monkeypatch.setattr(import_module("cake.mutate.judge"), "check", lambda kernel, registry: blind)
     monkeypatch.setattr(Truth, "difference", lambda truth, mutant: "")
     found = list(outcomes(KERNELS / "softmax.cake", registry, "drop-sync"))
     assert [o.verdict for o in found] == ["survived"] * 2

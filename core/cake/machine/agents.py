@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cake.diagnostics import Span
 from cake.ir.types import FragmentType
 from cake.machine.barriers import Clock, Groups
 from cake.machine.effects import BarrierSlot
@@ -50,6 +51,8 @@ class Agent:
     finished: bool = False
     result: Any = None
     groups: dict[str, Groups] = field(default_factory=dict)
+    resized: list[tuple[int, Span]] = field(default_factory=list)
+    """Its changes of the register budget: in which epoch, and where."""
     cluster_arrival: tuple[int, Clock] | None = None
     """Generation of the cluster's barrier at which it arrived and still is to wait, and what that gathers."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from cake.diagnostics import NOWHERE, Span
 from cake.ir.instance import Instance
 from cake.ir.types import FragmentType
-from cake.machine import accesses, endings, synchronization
+from cake.machine import accesses, endings, registers, synchronization
 from cake.machine import effects as fx
 from cake.machine import facts as ft
 from cake.machine.agents import Agent, FragmentValue, Reach
@@ -30,7 +30,11 @@ MAX_FINDINGS = 200
 Array = np.ndarray[Any, Any]
 
 
-HANDLERS: Mapping[type, Callable[..., None]] = {**accesses.HANDLERS, **synchronization.HANDLERS}
+HANDLERS: Mapping[type, Callable[..., None]] = {
+    **accesses.HANDLERS,
+    **synchronization.HANDLERS,
+    **registers.HANDLERS,
+}
 """What carries an effect out: `handler(engine, agent, instruction, effect)`."""
 
 

@@ -231,6 +231,21 @@ class RegisterPool:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterStep:
+    """setmaxnreg against its contract, which the hardware leaves undefined.
+
+    `kind`: "direction" (an increase to `requested` below the `present` budget, or a decrease to above it);
+    "unsynced" (not all warps of the warpgroup are known to have executed the one before, at `earlier`).
+    """
+
+    kind: Literal["direction", "unsynced"]
+    span: Span
+    requested: int
+    present: int
+    earlier: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PartialWarpgroup:
     """An instruction of whole warpgroups that only some warps of one executed."""
 
@@ -280,6 +295,7 @@ Finding = (
     | FragmentHazard
     | Undrained
     | RegisterPool
+    | RegisterStep
     | PartialWarpgroup
     | BarrierId
     | Runaway

@@ -254,27 +254,6 @@ def cluster_wait(engine: Engine, agent: Agent, instruction: Instruction, effect:
         agent.waits = (instruction, "all warps at the barrier of the cluster", None)
 
 
-def set_registers(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.SetRegisters) -> None:
-    """setmaxnreg moves registers between the warps and a pool; growing waits for the pool."""
-    pools, cta = engine.pools, agent.cta
-    need = effect.count - agent.registers
-    if not effect.grow:
-        pools[cta] -= need * 32
-        agent.registers = effect.count
-        return
-
-    def ready() -> bool:
-        if pools[cta] < need * 32:
-            return False
-        pools[cta] -= need * 32
-        agent.registers = effect.count
-        return True
-
-    if not ready():
-        agent.blocked = ready
-        agent.waits = (instruction, f"registers:{effect.count}", None)
-
-
 HANDLERS: Mapping[type, Callable[..., None]] = {
     fx.Commit: commit,
     fx.WaitGroup: wait_group,
@@ -285,5 +264,4 @@ HANDLERS: Mapping[type, Callable[..., None]] = {
     fx.Rendezvous: rendezvous,
     fx.ClusterArrive: cluster_arrive,
     fx.ClusterWait: cluster_wait,
-    fx.SetRegisters: set_registers,
 }

@@ -58,7 +58,7 @@ def _without_repetitions(findings: Sequence[ft.Finding]) -> list[ft.Finding]:
 
 def _level(finding: ft.Finding) -> int:
     match finding:
-        case ft.OutOfBounds() | ft.Misaligned() | ft.RegisterPool():
+        case ft.OutOfBounds() | ft.Misaligned() | ft.RegisterPool() | ft.RegisterStep():
             return 0
         case ft.RendezvousMismatch() | ft.RunAhead():
             return 0
