@@ -2,8 +2,8 @@
 
 Finds
     The parity of a wait lets it pass before the first phase of an mbarrier is complete, and bytes that the
-    mbarrier announces are used behind it; or a wait passes on an older phase than the last one, because
-    nothing keeps the mbarrier from moving on.
+    mbarrier announces are used behind it; a wait for a slot's release passes on a phase that was over before;
+    or nothing keeps the mbarrier from moving on before a waiter has looked.
 
 Why
     `try_wait.parity(p)` passes while the phase before the current one has parity p. On a fresh mbarrier that
@@ -85,6 +85,26 @@ def relay(x: Global[f32, N], y: GlobalOut[f32, N]):
 """
 
 
+_WORDS = {
+    "idle_wait": (
+        "passes before any byte came",
+        "used too soon",
+        "wait at the other parity: 0 in the first round, as ring(...) yields it",
+    ),
+    "repeated_wait": (
+        "waits for nothing new",
+        "refilled too soon",
+        "one mbarrier flips at each completion: take the parity from how often {barrier} has completed",
+    ),
+    "overrun": (
+        "the mbarrier may be a phase ahead",
+        "",
+        "let whoever completes {barrier} wait until this role is past this wait",
+    ),
+}
+"""By kind of finding: what is said at the wait, at the second place, and the mend."""
+
+
 class WaitParity(Rule):
     family = "sync"
     archs = ">=sm_90"
@@ -157,18 +177,15 @@ def relay(x: Global[f32, N], y: GlobalOut[f32, N]):
     )
 
     def claims(self, finding: Finding) -> bool:
-        return isinstance(finding, BarrierMisuse) and finding.kind in ("idle_wait", "overrun")
+        return isinstance(finding, BarrierMisuse) and finding.kind in _WORDS
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:
         for found in filter(self.claims, facts.of(BarrierMisuse)):
-            idle = found.kind == "idle_wait"
-            mend = f"let whoever completes {found.slot.name} wait until this role is past this wait"
-            if idle:
-                mend = "wait at the other parity: 0 in the first round, as ring(...) yields it"
+            label, second, mend = _WORDS[found.kind]
             yield self.report(
                 found.span,
-                "passes before any byte came" if idle else "the mbarrier may be a phase ahead",
-                secondary=((found.other, "used too soon"),) if idle and found.other else (),
+                label,
+                secondary=((found.other, second),) if second and found.other else (),
                 barrier=found.slot.name,
-                mend=mend,
+                mend=mend.format(barrier=found.slot.name),
             )

@@ -14,7 +14,7 @@ from cake.machine import facts as ft
 from cake.machine.agents import Agent
 from cake.machine.program import Instruction
 from cake.machine.shadow import Knowledge, Record
-from cake.machine.synchronization import barrier_of, reach
+from cake.machine.synchronization import barrier_of, complete, reach
 
 if TYPE_CHECKING:
     from cake.machine.engine import Engine
@@ -177,7 +177,7 @@ def asynchronous(engine: Engine, agent: Agent, instruction: Instruction, effect:
             barrier.transactions -= effect.bytes
             barrier.delivered += effect.bytes
             barrier.copies[instruction.span] = None
-            barrier.advance()
+            complete(engine, barrier)
 
 
 HANDLERS: Mapping[type, Callable[..., None]] = {

@@ -63,6 +63,16 @@ class Barrier:
     arrivers: set[int] = field(default_factory=set)
     expects: dict[Span, None] = field(default_factory=dict)
     copies: dict[Span, None] = field(default_factory=dict)
+    waiters: dict[int, tuple[int, int, Span]] = field(default_factory=dict)
+    """Per warp its latest wait: completed phases it needed, its epoch, its place."""
+
+    def lapped(self) -> Span | None:
+        """A wait that nothing keeps this phase from passing by: the warp may look only when one more phase is
+        over, and see the parity that makes it wait."""
+        for warp, (needed, epoch, span) in self.waiters.items():
+            if needed == self.phase - 1 and self.history[-1].seen[warp] < epoch:
+                return span
+        return None
 
     def advance(self) -> bool:
         """Complete the phase if every arrival came and every expected byte arrived."""

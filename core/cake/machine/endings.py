@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cake.diagnostics import Span
 from cake.machine import effects as fx
 from cake.machine import facts as ft
@@ -134,6 +136,29 @@ def between_clusters(earlier: list[Engine], later: Engine) -> None:
                     blocks = (engine.block_of(record.warp), later.block_of(found.warp))
                     later.find(ft.Race(a, b, "unordered", blocks))
                     return
+
+
+def unwritten(every: list[Engine]) -> None:
+    """After the whole grid: outputs that are written in part, or not while others are."""
+    last = every[-1]
+    outputs = [b for b in last.instance.buffers.values() if b.output]
+    found = []
+    for buffer in outputs:
+        shadows = [engine.shadows[0][buffer.name] for engine in every]
+        masks = [shadow.written for shadow in shadows if shadow.written is not None]
+        if len(masks) < len(shadows):
+            return  # too large to keep
+        written = np.logical_or.reduce(masks)
+        records = (r for s in shadows for records in s.slices.values() for r in records if r.write)
+        spans = tuple(sorted({r.instruction.span for r in records}))
+        found.append((buffer, written, spans))
+    if not any(written.any() for _, written, _ in found):
+        return
+    for buffer, written, spans in found:
+        if not written.all():
+            first = tuple(int(axis[0]) for axis in np.nonzero(~written))
+            missing = int(written.size - np.count_nonzero(written))
+            last.find(ft.Unwritten(buffer, missing, first, spans))
 
 
 def undrained(engine: Engine, agent: Agent, kind: str, groups: Groups) -> None:

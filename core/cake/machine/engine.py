@@ -27,6 +27,8 @@ from cake.machine.shadow import Shadow
 
 MAX_STEPS = 200_000
 MAX_FINDINGS = 200
+SMALL_GRID = 4
+"""Clusters up to which the whole grid is executed for its facts."""
 Array = np.ndarray[Any, Any]
 
 
@@ -89,6 +91,9 @@ class Engine:
                 if not agent.finished and (agent.blocked is None or agent.blocked()):
                     self.resume(agent)
                     progress = True
+        for slot, warps in self.arrived.items():
+            most = self.facts.arrivers.get(slot.name, 0)
+            self.facts.arrivers[slot.name] = max(most, len(warps))
         alive = [agent for agent in self.agents if not agent.finished]
         if alive and self.facts.steps < MAX_STEPS:
             endings.deadlock(self, alive)
@@ -190,6 +195,14 @@ class Run:
     written: dict[str, Array]
 
 
+def usual_blocks(instance: Instance) -> list[int]:
+    """CTAs that stand for all: those of a small grid; else of the first two clusters and of the last."""
+    size, blocks = instance.cluster, instance.blocks
+    if blocks <= SMALL_GRID * size:
+        return list(range(blocks))
+    return [c * size + cta for c in (0, 1, blocks // size - 1) for cta in range(size)]
+
+
 def run(
     instance: Instance, *, inputs: Mapping[str, Array] | None = None, blocks: Sequence[int] | None = None
 ) -> Run:
@@ -199,15 +212,13 @@ def run(
     Raises cake.ir.evaluate.EvaluationError where an index expression has no value.
     """
     size = instance.cluster
-    last = instance.blocks // size - 1
-    clusters: Sequence[int] = sorted({0, min(1, last), last})
-    if blocks is not None:
-        clusters = list(dict.fromkeys(block // size for block in blocks))
-    elif inputs is not None:
-        clusters = range(last + 1)
+    if blocks is None:
+        blocks = usual_blocks(instance) if inputs is None else range(instance.blocks)
+    clusters = list(dict.fromkeys(block // size for block in blocks))
     facts = ft.Facts(instance, tuple(c * size + cta for c in clusters for cta in range(size)))
     memory = Memory(instance, inputs) if inputs is not None else None
     program = Program(instance)
+    facts.taken = program.taken
     ended: list[Engine] = []
     for cluster in clusters:
         if memory is not None:
@@ -219,6 +230,9 @@ def run(
             ended.append(engine)
         if facts.findings:
             break
+    else:
+        if inputs is None and len(clusters) == instance.blocks // size:
+            endings.unwritten(ended)
     if memory is None:
         return Run(facts, {}, {})
     return Run(facts, {name: memory.arrays[name] for name in memory.written}, memory.written)

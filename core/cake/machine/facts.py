@@ -141,12 +141,13 @@ class BarrierMisuse:
     """An mbarrier used against its life cycle.
 
     `kind`: "uninitialized" (used before init), "reinitialized", "init_unordered" (a warp uses it without a
-    rendezvous after the initialization), "init_unfenced" (no fence.mbarrier_init between init and the
-    first use by the async proxy), "too_many_arrivals" (arrivals beyond the phase's count), "overrun"
-    (a wait is answered by an older phase than the one just completed: nothing keeps the barrier from moving
-    past the waiter, or the parity is wrong), "idle_wait" (the wait for a copy passes before the first phase
-    is complete; `other` uses its bytes), "unordered_arrival" (by who does not know the phase before to be
-    complete: the arrival may count there), "unconsumed" (bytes still arriving at exit).
+    rendezvous after the initialization), "init_unfenced" (no fence.mbarrier_init between init and the first
+    use by the async proxy), "too_many_arrivals" (arrivals beyond the phase's count), "overrun" (a wait is
+    answered by an older phase than the one just completed: nothing keeps the barrier from moving past the
+    waiter, or the parity is wrong), "idle_wait" (the wait for a copy passes before the first phase is
+    complete; `other` uses its bytes), "repeated_wait" (it passes on a phase that was known to be complete,
+    and `other` refills what that does not release), "unordered_arrival" (by who does not know the phase
+    before to be complete: the arrival may count there), "unconsumed" (bytes still arriving at exit).
     """
 
     kind: Literal[
@@ -157,6 +158,7 @@ class BarrierMisuse:
         "too_many_arrivals",
         "overrun",
         "idle_wait",
+        "repeated_wait",
         "unordered_arrival",
         "unconsumed",
     ]
@@ -263,6 +265,17 @@ class BarrierId:
 
 
 @dataclass(frozen=True, slots=True)
+class Unwritten:
+    """All CTAs have ended, and `missing` elements of an output hold nothing, the first at `first`; `writes`
+    are the places that write to it."""
+
+    buffer: Buffer
+    missing: int
+    first: tuple[int, ...]
+    writes: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Runaway:
     """The run was cut off after `steps` instructions."""
 
@@ -298,6 +311,7 @@ Finding = (
     | RegisterStep
     | PartialWarpgroup
     | BarrierId
+    | Unwritten
     | Runaway
 )
 
@@ -316,6 +330,12 @@ class Facts:
     """The worst execution of each instruction with bank conflicts, by its place and buffer."""
     idle_waits: dict[tuple[str, str], Span] = field(default_factory=dict)
     """Per mbarrier array and role, a wait that passes before the first phase is complete."""
+    repeated_waits: dict[tuple[str, str], Span] = field(default_factory=dict)
+    """Per mbarrier array and role, a wait that passes on a phase which the role knew to be complete."""
+    arrivers: dict[str, int] = field(default_factory=dict)
+    """Per mbarrier array, the most warps that arrive on one of it."""
+    taken: set[tuple[int, bool]] = field(default_factory=set)
+    """Branches and loops by identity of their node: condition true or false, body run or never."""
 
     def of(self, kind: type[F]) -> Iterator[F]:
         """The findings of one kind."""

@@ -75,6 +75,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch:
+    node: n.If
     condition: Closure
     body: tuple[Step, ...]
     orelse: tuple[Step, ...]
@@ -103,6 +104,8 @@ class Warp:
     iterations: list[tuple[str, int]] = field(default_factory=list)
     idle: int = 0
     """Passes of loops since the last instruction."""
+    taken: set[tuple[int, bool]] = field(default_factory=set)
+    """By identity of an `if` or loop of the kernel: its condition held, or not; its body ran, or never."""
 
 
 class Trips(Protocol):
@@ -121,6 +124,8 @@ class Program:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
+        self.taken: set[tuple[int, bool]] = set()
+        """What the warps of all CTAs have taken; see Warp."""
         compiler = _Compiler(instance)
         self.prologue: tuple[Step, ...] = ()
         self.roles: dict[str, tuple[Step, ...]] = {}
@@ -143,7 +148,7 @@ class Program:
                 env: dict[str, Any] = dict(self.instance.values)
                 env.update(block=block, blocks=self.instance.blocks, warp=rank, warpgroup=rank // 4)
                 env["rank"] = block % self.instance.cluster
-                out.append(Warp(role.first_warp + rank, role, rank, env))
+                out.append(Warp(role.first_warp + rank, role, rank, env, taken=self.taken))
         return out
 
     def run(self, warp: Warp, trips: Trips = all_trips) -> Generator[Instruction, Any, None]:
@@ -175,6 +180,7 @@ def _run(steps: tuple[Step, ...], warp: Warp, trips: Trips, top: bool) -> Genera
             if stride == 0:
                 raise EvaluationError("the loop advances by 0", step.node.step.span)
             bounds = trips(step, step.start(env), step.stop(env), stride)
+            warp.taken.add((id(step.node), len(bounds) > 0))
             warp.iterations.append((step.node.variable, 0))
             for value in bounds:
                 env[step.node.variable] = value
@@ -186,7 +192,9 @@ def _run(steps: tuple[Step, ...], warp: Warp, trips: Trips, top: bool) -> Genera
                 yield from _run(step.body, warp, trips, top)
             warp.iterations.pop()
         elif isinstance(step, Branch):
-            yield from _run(step.body if step.condition(env) else step.orelse, warp, trips, top)
+            taken = bool(step.condition(env))
+            warp.taken.add((id(step.node), taken))
+            yield from _run(step.body if taken else step.orelse, warp, trips, top)
         elif isinstance(step, Elected):
             if _is_elected(step.scope, warp, top):
                 warp.elected = True
@@ -224,7 +232,7 @@ class _Compiler:
                 out.append(Loop(stmt, closure(start), closure(stop), closure(step), inner, depth))
             case n.If(condition=condition, body=body, orelse=orelse):
                 then, other = self.block(body, task, depth), self.block(orelse, task, depth)
-                out.append(Branch(closure(condition), then, other))
+                out.append(Branch(stmt, closure(condition), then, other))
             case n.OneThread(scope=scope, body=body):
                 out.append(Elected(scope, self.block(body, task, depth)))
             case n.Task(name=name, body=body):

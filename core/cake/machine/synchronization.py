@@ -99,8 +99,19 @@ def arrive(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Ar
     barrier.arrivers.add(agent.index)
     alone = barrier.arrivers == {agent.index} and not barrier.expected
     barrier.gathered.join(release(agent))
-    if barrier.advance() and alone:
+    if complete(engine, barrier) and alone:
         agent.clock.phases[slot] = barrier.phase
+
+
+def complete(engine: Engine, barrier: Barrier) -> bool:
+    """Complete the phase where all has come. Every warp that waited for the phase before must have been past
+    its wait by then, known to those who completed this one."""
+    if not barrier.advance():
+        return False
+    span = barrier.lapped()
+    if span is not None:
+        engine.find(ft.BarrierMisuse("overrun", barrier.slot, span, barrier.init))
+    return True
 
 
 def reach(
@@ -138,9 +149,11 @@ def wait(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Wait
     within = None
     if engine.instance.cluster > 1 and effect.scope == "cta":
         within = range(agent.cta * engine.warps, (agent.cta + 1) * engine.warps)
-    needed = barrier.passing(agent.clock.phases.get(slot, 0), effect.parity)
-    if needed == 0:
-        engine.facts.idle_waits[slot.name, agent.warp.role.name] = instruction.span
+    known = agent.clock.phases.get(slot, 0)
+    needed = barrier.passing(known, effect.parity)
+    if needed == barrier.phase == known or not needed:
+        waits = engine.facts.repeated_waits if needed else engine.facts.idle_waits
+        waits[slot.name, agent.warp.role.name] = instruction.span
 
     def ready() -> bool:
         if barrier.phase < needed:
@@ -148,6 +161,7 @@ def wait(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Wait
         if barrier.phase > needed:
             engine.find(ft.BarrierMisuse("overrun", slot, instruction.span, barrier.init))
         agent.clock.join(barrier.history[needed], within)
+        barrier.waiters[agent.index] = (needed, agent.clock.seen[agent.index], instruction.span)
         return True
 
     if not ready():

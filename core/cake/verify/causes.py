@@ -26,9 +26,17 @@ def root_causes(facts: ft.Facts) -> list[ft.Finding]:
 
 def _with_idle_waits(facts: ft.Facts) -> list[ft.Finding]:
     """A copy that is used too soon by a role that did wait on its mbarrier, but on the phase before the
-    first: the wait is at fault."""
+    first: the wait is at fault. So is a wait for a slot's release that passes on a phase already known."""
     out: dict[ft.Finding, None] = {}
+    # Where more warps arrive than are declared, phases pass by themselves.
+    declared = facts.instance.barriers
+    miscounted = {name for name, warps in facts.arrivers.items() if warps > declared[name].arrivals}
     for finding in facts.findings:
+        if isinstance(finding, ft.Race) and finding.later.asynchronous_write:
+            role, refill = finding.later.role, finding.later.span
+            for (name, waiter), repeated in facts.repeated_waits.items():
+                if waiter == role and repeated < refill and name not in miscounted:
+                    out[ft.BarrierMisuse("repeated_wait", BarrierSlot(name, 0), repeated, refill)] = None
         if isinstance(finding, ft.Race) and isinstance(finding.earlier.completion, BarrierSlot):
             slot, later = finding.earlier.completion, finding.later
             wait = facts.idle_waits.get((slot.name, later.role))
@@ -62,10 +70,12 @@ def _level(finding: ft.Finding) -> int:
             return 0
         case ft.RendezvousMismatch() | ft.RunAhead():
             return 0
-        case ft.BarrierMisuse(kind="overrun" | "unordered_arrival"):
+        case ft.BarrierMisuse(kind="unordered_arrival"):
             return 5
-        case ft.BarrierMisuse(kind="unconsumed") | ft.UninitializedRead() | ft.Undrained(committed=True):
+        case ft.BarrierMisuse(kind="overrun"):
             return 6
+        case ft.BarrierMisuse(kind="unconsumed") | ft.UninitializedRead() | ft.Undrained(committed=True):
+            return 7
         case ft.BarrierMisuse(kind=kind):
             return 0 if kind in _LIFE_CYCLE else 2
         case ft.Transactions() | ft.Undrained():
@@ -75,8 +85,8 @@ def _level(finding: ft.Finding) -> int:
         case ft.FragmentHazard():
             return 4
         case ft.Deadlock():
-            return 7
-    return 8
+            return 8
+    return 9
 
 
 def _explains(cause: ft.Finding, effect: ft.Finding) -> bool:
@@ -89,6 +99,8 @@ def _explains(cause: ft.Finding, effect: ft.Finding) -> bool:
         return not isinstance(cause, ft.UninitializedRead | ft.Undrained | ft.Misaligned)
     match cause:
         case ft.BarrierMisuse(kind=kind, slot=slot):
+            if kind == "repeated_wait" and isinstance(effect, ft.Race):
+                return effect.later.span == cause.other
             if kind == "idle_wait" and isinstance(effect, ft.Race):
                 return _completes_on(effect.earlier, slot) or _completes_on(effect.later, slot)
             return kind != "init_unfenced" and not isinstance(effect, ft.FragmentHazard)

@@ -13,13 +13,18 @@ from cake.ir.arch import admits
 from cake.ir.evaluate import EvaluationError
 from cake.kinds.rule import Rule
 from cake.machine import facts as ft
-from cake.machine.engine import run
+from cake.machine.engine import run, usual_blocks
 from cake.verify.causes import root_causes
+from cake.verify.coverage import Taken, gaps, reach
 from cake.verify.instances import Choice, choose
 from cake.verify.plain import describe
 
 if TYPE_CHECKING:
     from cake.plugins import Registry
+
+
+MAX_CHOICES = 8
+"""Shapes executed at most: the usual ones, then some for branches that those do not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,10 @@ def check(
     if not choices:
         unchecked.append("not executed: no small shape that meets the contract was found")
         found.append(_unexecuted(kernel))
-    for number, choice in enumerate(choices):
+    taken: Taken = set()
+    number = 0
+    while number < len(choices):
+        choice = choices[number]
         if any(d.severity == "error" for d in found):
             rest = len(choices) - number
             unchecked.append(f"{rest} more small shapes wait until the errors above are mended")
@@ -77,10 +85,28 @@ def check(
             found += refused.diagnostics
             break
         shown.append(instance.title)
-        diagnostics = _judge(instance, registry, unchecked, chosen=dims is None)
+        diagnostics, reached = _judge(instance, registry, unchecked, choice.blocks, chosen=dims is None)
         found += [d if d.instance else replace(d, instance=instance.title) for d in diagnostics]
+        taken |= reached
+        number += 1
+        if number == len(choices) and dims is None and number < MAX_CHOICES:
+            choices += _further(kernel, given, choices, taken)[: MAX_CHOICES - number]
+    if not any(d.severity == "error" for d in found):
+        unchecked += map(str, gaps(kernel.body, taken))
     seconds = perf_counter() - began
     return Report(tuple(_distinct(found)), tuple(shown), tuple(dict.fromkeys(unchecked)), seconds)
+
+
+def _further(
+    kernel: Kernel, constants: Mapping[str, int | float], choices: list[Choice], taken: Taken
+) -> list[Choice]:
+    """Shapes and CTAs that take the branches which those before did not."""
+    found: list[Choice] = []
+    for gap in gaps(kernel.body, taken):
+        choice = reach(kernel, constants, choices[0], gap)
+        if choice is not None and choice not in [*choices, *found]:
+            found.append(choice)
+    return found
 
 
 def _unexecuted(kernel: Kernel) -> Diagnostic:
@@ -92,17 +118,20 @@ def _unexecuted(kernel: Kernel) -> Diagnostic:
     )
 
 
-def _judge(instance: Instance, registry: Registry, unchecked: list[str], *, chosen: bool) -> list[Diagnostic]:
+def _judge(
+    instance: Instance, registry: Registry, unchecked: list[str], blocks: tuple[int, ...], *, chosen: bool
+) -> tuple[list[Diagnostic], Taken]:
     """One instance: static rules first; the machine only where they found no error. A run that is cut off
-    refuses a small shape that was chosen here, and is said to be unchecked on a shape that was asked for."""
+    refuses a small shape that was chosen here, and is said to be unchecked on a shape that was asked for.
+    Beside the diagnostics, which branches were taken."""
     rules = _rules(instance, registry)
     static = static_findings(instance, registry, unchecked)
     if any(d.severity == "error" for d in static):
-        return static
+        return static, set()
     try:
-        facts = run(instance).facts
+        facts = run(instance, blocks=[*usual_blocks(instance), *blocks]).facts
     except EvaluationError as e:
-        return [*static, error("type/no-value", e.message, e.span)]
+        return [*static, error("type/no-value", e.message, e.span)], set()
     facts.findings = root_causes(facts)
     cut = next(facts.of(ft.Runaway), None)
     if cut is not None and not chosen:
@@ -115,7 +144,7 @@ def _judge(instance: Instance, registry: Registry, unchecked: list[str], *, chos
         told += said
         if said:  # a rule that claims a finding and then fails or keeps silent has not spoken for it
             unspoken = [f for f in unspoken if not _claims(rule, f)]
-    return [*static, *told, *(describe(f) for f in unspoken)]
+    return [*static, *told, *(describe(f) for f in unspoken)], facts.taken
 
 
 def static_findings(instance: Instance, registry: Registry, unchecked: list[str]) -> list[Diagnostic]:

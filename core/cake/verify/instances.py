@@ -13,8 +13,8 @@ from math import lcm
 
 from cake.ir import nodes as n
 from cake.ir.evaluate import EvaluationError, evaluate
+from cake.verify.contract import Dims, depends, holds, parts, repair
 
-Dims = dict[str, int]
 MAX_INSTANCES = 4
 MAX_TRIES = 400
 MOST_TILE = 4096
@@ -22,10 +22,12 @@ MOST_TILE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Dims to instantiate on, and constants changed for it (the number of persistent CTAs)."""
+    """Dims to instantiate on, constants changed for it (the number of persistent CTAs), and CTAs to execute
+    beside those that always are."""
 
     dims: Mapping[str, int]
     constants: Mapping[str, int | float]
+    blocks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,13 @@ def _wishes(axes: Mapping[str, Axis], depth: int) -> Iterator[Dims]:
 def _admitted(
     kernel: n.Kernel, values: Mapping[str, int | float], axes: Mapping[str, Axis], wanted: Dims
 ) -> Dims | None:
-    """`wanted`, or the next shape above it that the contract admits."""
+    """`wanted`, or a shape near it that the contract admits."""
+    found = repair(kernel, values, {d: a.granule for d, a in axes.items()}, wanted)
+    if found is not None:
+        return found
     for bumps in _bumps(len(axes)):
         dims = {d: wanted[d] + bump * a.granule for (d, a), bump in zip(axes.items(), bumps, strict=True)}
-        if _holds(kernel, {**values, **dims}):
+        if holds(kernel, values, dims):
             return dims
     return None
 
@@ -86,26 +91,12 @@ def _bumps(axes: int) -> list[tuple[int, ...]]:
     return sorted(product(*steps), key=sum)[:MAX_TRIES]
 
 
-def _holds(kernel: n.Kernel, values: dict[str, int | float]) -> bool:
-    for stmt in kernel.body:
-        try:
-            if isinstance(stmt, n.Assign) and len(stmt.targets) == 1:
-                values[stmt.targets[0]] = evaluate(stmt.value, values)
-        except EvaluationError:
-            continue
-    try:
-        return all(evaluate(condition, values) for condition in kernel.requires)
-    except EvaluationError:
-        return False
-
-
 def _axis(kernel: n.Kernel, dim: str, values: Mapping[str, int | float], lets: Mapping[str, n.Expr]) -> Axis:
     tiles = [t for e in _every(kernel) if (t := _tile_of(e, dim, values)) is not None]
-    granules = [g for c in kernel.requires if (g := _granule_of(c, dim, values)) is not None]
-    granule = lcm(*granules) if granules else 1
+    granule = _granule(kernel, dim, values)
     tile = max(tiles, default=0)
     looped = any(
-        isinstance(s, n.For) and dim in _depends(s.stop, lets) and "block" not in _depends(s.start, lets)
+        isinstance(s, n.For) and dim in depends(s.stop, lets) and "block" not in depends(s.start, lets)
         for s in n.walk(kernel.body)
     )
     if not tile:
@@ -136,9 +127,17 @@ def _granule_of(condition: n.Expr, dim: str, values: Mapping[str, int | float]) 
             op="==", left=n.Binary(op="%", left=n.Name(id=name), right=step), right=n.Int(value=0)
         ) if name == dim:
             return _number(step, values)
-        case n.Logic(op="and", left=left, right=right):
-            return _granule_of(left, dim, values) or _granule_of(right, dim, values)
     return None
+
+
+def _granule(kernel: n.Kernel, dim: str, values: Mapping[str, int | float]) -> int:
+    found = [g for c in parts(kernel.requires) if (g := _granule_of(c, dim, values)) is not None]
+    return lcm(*found) if found else 1
+
+
+def granules_of(kernel: n.Kernel, values: Mapping[str, int | float]) -> dict[str, int]:
+    """Per dim, what the contract demands it to be a multiple of."""
+    return {dim: _granule(kernel, dim, values) for dim in kernel.dims}
 
 
 def _number(expr: n.Expr, values: Mapping[str, int | float]) -> int | None:
@@ -164,19 +163,6 @@ def _is_row(kernel: n.Kernel, expr: n.Expr | n.Range, dim: str) -> bool:
 def _is_vector_axis(kernel: n.Kernel, dim: str) -> bool:
     names = {p.name for p in kernel.params if p.shape == (n.Name(dim),)}
     return any(isinstance(e, n.Name) and e.id in names for e in _every(kernel))
-
-
-def _depends(expr: n.Expr, lets: Mapping[str, n.Expr]) -> set[str]:
-    """Names that `expr` rests on, through the kernel's top-level names."""
-    out: set[str] = set()
-    todo = [expr]
-    while todo:
-        for node in n.walk_expr(todo.pop()):
-            if isinstance(node, n.Name) and node.id not in out:
-                out.add(node.id)
-                if node.id in lets:
-                    todo.append(lets[node.id])
-    return out
 
 
 def _ring_depth(kernel: n.Kernel, values: Mapping[str, int | float]) -> int:

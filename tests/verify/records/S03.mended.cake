@@ -1,0 +1,7 @@
+@kernel(arch="sm_120a")
+def wide(y: GlobalOut[f32, N], *, STAGES=3):
+    require(N == 1)
+    grid(1)
+    s = Shared[bf16, STAGES, 256, 64](swizzle=128)
+    with role("all", warps=1):
+        i = 0
