@@ -2,7 +2,7 @@
 def padded(x: Global[bf16, M, K], c: GlobalOut[f32, 16, 8]):
     require(M == 16, K == 16)
     grid(1)
-    at = Shared[bf16, 32, 16]
+    at = Shared[bf16, 32, 16](swizzle=32)
     with role("all", warps=1):
         cp_async(at[0:+16, :], x[0:+16, 0:+16])
         cp_async_commit()
