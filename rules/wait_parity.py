@@ -84,6 +84,23 @@ def relay(x: Global[f32, N], y: GlobalOut[f32, N]):
         store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
 """
 
+SIGNAL = """
+@kernel(arch="sm_90a")
+def signal(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    go = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(go)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("give", warps=1):
+        with one_thread():
+            arrive(go)
+    with role("take", warps=1):
+        wait(go, 0)
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
+"""
+
 
 _WORDS = {
     "idle_wait": (
@@ -171,6 +188,27 @@ def relay(x: Global[f32, N], y: GlobalOut[f32, N]):
         store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
 """,
             fixed=STREAM,
+            dims={"N": 32},
+        ),
+        Bad(
+            "whoever looks late finds the next phase",
+            """
+@kernel(arch="sm_90a")
+def signal(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    go = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(go)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("give", warps=1):
+        with one_thread():
+            arrive(go)
+    with role("take", warps=1):
+        wait(go, 1)  #!
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1)
+""",
+            fixed=SIGNAL,
             dims={"N": 32},
         ),
         Good("consumers at 0, producers at 1", MENDED, dims={"M": 64, "K": 320}),
