@@ -73,7 +73,7 @@ def test_schedules_show_the_harm_that_program_order_hides(registry: Registry) ->
 def test_without_its_rule_a_harmful_mutant_survives(registry: Registry, monkeypatch) -> None:
     """What the check lets pass and schedules fault is a hole in the check."""
     blind = Report((), (), (), 0.0)
-    monkeypatch.setattr(import_module("cake.mutate.judge"), "check", lambda kernel, registry: blind)
+    monkeypatch.setattr(import_module("cake.mutate.judge"), "check", lambda kernel, registry, dims: blind)
     monkeypatch.setattr(Truth, "difference", lambda truth, mutant: "")
     found = list(outcomes(KERNELS / "softmax.cake", registry, "drop-sync"))
     assert [o.verdict for o in found] == ["survived"] * 2

@@ -28,6 +28,9 @@ def mutate(
         int | None, typer.Option(min=1, help="At most so many mutants, drawn from the operators in turn.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="What the sample is drawn by.")] = 0,
+    dim: Annotated[
+        list[str] | None, typer.Option(help="A dimension, as M=128; without, small covering shapes.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document with every mutant.")] = False,
 ) -> None:
     """Change a kernel in small ways that do harm, and count which of them the check reports.
@@ -35,16 +38,17 @@ def mutate(
     A mutant is killed where a report or wrong values give it away, equivalent where no execution differs from
     the kernel's, and has survived where it does harm and nothing reports it. Exit status 1 when any survived.
     """
-    from cake.cli.console import print_json, read_text, workspace_plugins
+    from cake.cli.console import parse_dims, print_json, read_text, workspace_plugins
     from cake.ir import parse
     from cake.mutate import tally
 
+    dims = parse_dims(dim or ()) or None
     text = read_text(file)
     operators = _chosen(operator or ())
     registry = workspace_plugins()
     kernel = parse(text, str(file))
-    _need_clean(kernel, registry)
-    outcomes = _judged(kernel, registry, operators, sample, seed)
+    _need_clean(kernel, registry, dims)
+    outcomes = _judged(kernel, registry, operators, sample, seed, dims)
     counts = tally(outcomes)
     survivors = [o for o in outcomes if o.verdict == "survived"]
     if json:
@@ -72,23 +76,28 @@ def _chosen(names: Sequence[str]) -> list[Operator]:
     return [operator for name, operator in known.items() if not names or name in names]
 
 
-def _need_clean(kernel: Kernel, registry: Registry) -> None:
+def _need_clean(kernel: Kernel, registry: Registry, dims: dict[str, int] | None) -> None:
     """A kernel with errors tells nothing: every mutant of it would be reported."""
     from cake.diagnostics import KernelErrors
     from cake.verify import check
 
-    report = check(kernel, registry)
+    report = check(kernel, registry, dims=dims)
     if not report.ok:
         raise KernelErrors(report.diagnostics, kernel.source)
 
 
 def _judged(
-    kernel: Kernel, registry: Registry, operators: Sequence[Operator], sample: int | None, seed: int
+    kernel: Kernel,
+    registry: Registry,
+    operators: Sequence[Operator],
+    sample: int | None,
+    seed: int,
+    dims: dict[str, int] | None,
 ) -> list[Outcome]:
     from cake.mutate import Truth, derive, judge, subject, task_of
 
-    parent = subject(kernel, registry)
-    truth = Truth(parent.kernel, registry, task_of(registry, kernel))
+    parent = subject(kernel, registry, dims)
+    truth = Truth(parent.kernel, registry, task_of(registry, kernel), dims=dims)
     mutants = derive(parent, operators, sample, seed)
     with _progress(len(mutants)) as advance:
         outcomes = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,7 +55,7 @@ def judge(mutant: Mutant, truth: Truth, registry: Registry, *, confirm: bool = F
 
     With `confirm`, what only the machine's facts report is executed too, to see whether it does harm.
     """
-    report = check(mutant.kernel, registry)
+    report = check(mutant.kernel, registry, dims=truth.dims)
     errors = [d for d in report.diagnostics if d.severity == "error"]
     if errors:
         stage = min((stage_of(d, registry) for d in errors), key=STAGES.index)
@@ -102,8 +102,10 @@ def tally(outcomes: Iterable[Outcome]) -> dict[str, Count]:
     return counts
 
 
-def false_alarms(mutants: Iterable[Mutant], registry: Registry) -> Iterator[tuple[Mutant, Diagnostic]]:
+def false_alarms(
+    mutants: Iterable[Mutant], registry: Registry, dims: Mapping[str, int] | None = None
+) -> Iterator[tuple[Mutant, Diagnostic]]:
     """Of rewrites that keep what a kernel does, those that the check reports, each with its first report."""
     for mutant in mutants:
-        if diagnostics := check(mutant.kernel, registry).diagnostics:
+        if diagnostics := check(mutant.kernel, registry, dims=dims).diagnostics:
             yield mutant, diagnostics[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from random import Random
@@ -11,7 +11,7 @@ from cake.diagnostics import Span
 from cake.ir import instantiate, nodes, parse, print_kernel
 from cake.mutate.survey import Subject, survey
 from cake.plugins import Registry
-from cake.verify.instances import choose
+from cake.verify.instances import Choice, choose
 
 Edit = tuple[nodes.Kernel, str]
 """A changed kernel and what was changed, in one line."""
@@ -48,15 +48,14 @@ class Mutant:
         return "\n".join([*(f"- {line}" for line in self.removed), *(f"+ {line}" for line in self.added)])
 
 
-def subject(kernel: nodes.Kernel, registry: Registry) -> Subject:
-    """`kernel` made ready: canonical, on the first small shape that its check executes.
+def subject(kernel: nodes.Kernel, registry: Registry, dims: Mapping[str, int] | None = None) -> Subject:
+    """`kernel` made ready: canonical, on `dims` or the first small shape that its check executes.
 
     Raises KernelErrors for a kernel that cannot be instantiated there.
     """
     canonical = parse(print_kernel(kernel), kernel.source.path)
-    choices = choose(canonical, {})
-    dims, constants = (choices[0].dims, choices[0].constants) if choices else ({}, {})
-    instance = instantiate(canonical, dims, constants, primitives=registry.primitives)
+    choice = Choice(dims, {}) if dims is not None else next(iter(choose(canonical, {})), Choice({}, {}))
+    instance = instantiate(canonical, choice.dims, choice.constants, primitives=registry.primitives)
     return Subject(canonical, instance, survey(instance), registry.primitives)
 
 

@@ -231,8 +231,11 @@ def _advances(stmt: n.Stmt, expr: n.Binary) -> bool:
 
 
 def repeated(subject: Subject) -> Iterator[Edit]:
-    """A fence, a meeting or a wait for groups is executed twice in a row."""
+    """A fence, a meeting that all its warps come to here, or a wait for groups is executed twice in a row."""
     for spot, duty in subject.synchronizing():
+        meeting = duty.effects.get(fx.Rendezvous)
+        if meeting is not None and not (meeting.blocks and duty.meets_here_alone(subject.instance.warps)):
+            continue
         if set(duty.effects) <= {fx.Fence, fx.Rendezvous, fx.WaitGroup}:
             yield edited(subject, {id(spot.stmt): (spot.stmt, spot.stmt)}), f"{name_of(spot.stmt)} twice"
 

@@ -34,6 +34,8 @@ class Duty:
     primitive: Primitive
     op: Op
     effects: dict[type, Any] = field(default_factory=dict)
+    meetings: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    """Which warps come here to each hardware barrier, by its number and the warps it counts."""
 
     @property
     def synchronizes(self) -> bool:
@@ -42,6 +44,10 @@ class Duty:
     @property
     def touches_memory(self) -> bool:
         return any(kind in (fx.Read, fx.Write, fx.Async) for kind in self.effects)
+
+    def meets_here_alone(self, warps: int) -> bool:
+        """Every hardware barrier met here gathers all its warps here, `warps` of them if it is the CTA's."""
+        return all(len(came) == (count or warps) for (_, count), came in self.meetings.items())
 
     def seen(self, attribute: str) -> Any:
         """The value of that field of the first effect that has it; None where none has."""
@@ -107,6 +113,8 @@ def survey(instance: Instance) -> dict[int, Duty]:
                 duty = duties.setdefault(id(op.site.call), Duty(instruction.primitive, op))
                 for effect in instruction.primitive.effects(op):
                     duty.effects.setdefault(type(effect), effect)
+                    if isinstance(effect, fx.Rendezvous):
+                        duty.meetings.setdefault((effect.id, effect.warps), set()).add(warp.index)
                 kind = op.site.result
                 result = FragmentValue(kind, None, instruction) if isinstance(kind, FragmentType) else None
         except (StopIteration, EvaluationError):

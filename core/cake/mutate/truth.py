@@ -53,12 +53,14 @@ class Truth:
     registry: Registry
     task: Task | None = None
     thorough: bool = True
+    dims: Mapping[str, int] | None = None
+    """The one shape to execute, in place of small ones that cover the kernel."""
     known: dict[tuple[str, str], Wanted] = field(default_factory=dict)
 
     def difference(self, mutant: Kernel) -> str:
         """How the mutant differs, in words; "" where no execution shows a difference."""
-        choices = choose(self.kernel, {})
-        others = [choice for choice in choose(mutant, {}) if choice not in choices]
+        choices = self._choices(self.kernel)
+        others = [choice for choice in self._choices(mutant) if choice not in choices]
         for number, choice in enumerate([*choices, *others]):
             if words := self._on(choice, mutant, every=self.thorough or number > 0):
                 return words
@@ -67,7 +69,7 @@ class Truth:
     def misbehaviour(self, mutant: Kernel) -> str:
         """How the mutant goes wrong under some schedule, in words; "" where none that was tried shows it."""
         schedules = SCHEDULES if self.thorough else FEW_SCHEDULES
-        for choice in reversed(choose(self.kernel, {})):
+        for choice in reversed(self._choices(self.kernel)):
             good, bad = self._instance(self.kernel, choice), self._instance(mutant, choice)
             if good is None or bad is None:
                 continue
@@ -77,6 +79,9 @@ class Truth:
                 if words := _under(policy, bad, inputs, wanted, whole=self.thorough):
                     return f"{bad.title}, schedule {policy.name}: {words}"
         return ""
+
+    def _choices(self, kernel: Kernel) -> list[Choice]:
+        return [Choice(self.dims, {})] if self.dims is not None else choose(kernel, {})
 
     def _on(self, choice: Choice, mutant: Kernel, *, every: bool) -> str:
         good, bad = self._instance(self.kernel, choice), self._instance(mutant, choice)
