@@ -100,46 +100,45 @@ def test_names_are_unique_and_none_is_without_use() -> None:
 
 @dataclass(frozen=True)
 class Harm:
-    """A mutant of the kernel that begins with these words is reported by this code."""
+    """Of the mutants of the kernel that begin with these words one is refused; tests/verify has the codes."""
 
     operator: str
     kernel: str
     description: str
-    code: str
 
 
 HARM = [
-    Harm("no-drain", "gemm_sm90a", "mma ends without", "sync/undrained-bulk-store"),
-    Harm("drop-sync", "gemm_sm90a", "wgmma_commit is gone", "sync/undrained-group"),
-    Harm("drop-sync", "gemm_sm90a", "fence_async is gone", "sync/unfenced-tma-store"),
-    Harm("double-sync", "gemm_sm90a", "arrive twice", "sync/overwritten-stage"),
-    Harm("sync-earlier", "gemm_sm90a", "fence_mbarrier_init before", "sync/unfenced-mbarrier-init"),
-    Harm("sync-later", "softmax", "cta_sync after", "sync/shared-race"),
-    Harm("early-release", "gemm_sm90a", "arrive as early", "sync/overwritten-stage"),
-    Harm("late-wait", "gemm_sm90a", "wgmma_wait last", "sync/early-release"),
-    Harm("sync-out", "gemm_sm80", "cp_async_wait before its for", "sync/shallow-cp-async-wait"),
-    Harm("sync-into", "gemm_sm90a", "setmaxnreg_dec inside", "type/collective"),
-    Harm("shallow-wait", "gemm_sm90a", "wgmma_wait leaves", "sync/early-release"),
-    Harm("weaker-sync", "softmax", "cp_async_commit in place of cta_sync", "sync/shared-race"),
-    Harm("arrivals", "gemm_sm90a", "arrivals of free +1", "sync/arrival-count"),
-    Harm("participants", "gemm_sm90a", "warps of named_sync -1", "sync/named-barrier-count"),
-    Harm("parity", "gemm_sm90a", "the other parity", "sync/phase-deadlock"),
-    Harm("expected-bytes", "gemm_sm90a", "expect_bytes without at[s]", "sync/wrong-transaction-bytes"),
-    Harm("registers", "gemm_sm90a", "registers of setmaxnreg_inc +8", "res/register-budget"),
-    Harm("stage", "gemm_sm80", "the stage of at[s, ", "sync/shallow-cp-async-wait"),
-    Harm("ring-capacity", "gemm_sm90a", "stages of full -1", "sync/uninitialized-mbarrier"),
-    Harm("trips", "gemm_sm90a", "the end of the loop over tile +1", "sync/role-trip-mismatch"),
-    Harm("counter", "gemm_sm90a", "it is not advanced", "sync/overwritten-stage"),
-    Harm("guard", "guarded", "<= in row < M", "mem/window-out-of-bounds"),
-    Harm("role-size", "softmax", "the size of row +1", "mem/window-out-of-bounds"),
-    Harm("swap-buffer", "gemm_sm80", "bt in place of at", "sync/shallow-cp-async-wait"),
-    Harm("swizzle", "softmax", "swizzle of peaks 64", "type/swizzle"),
-    Harm("fill", "rmsnorm", "fill 1.0", "num/phantom-identity"),
-    Harm("width", "rmsnorm", "vector 16", "type/operand"),
-    Harm("contract", "gemm_sm90a", "without the contract K % 8", "type/tma-stride"),
-    Harm("offset", "softmax", "warp + 1 in peaks[warp]", "mem/window-out-of-bounds"),
-    Harm("election", "gemm_sm90a", "every thread", "type/one-thread"),
-    Harm("drop-access", "gemm_sm90a", "tma_load is gone", "sync/wrong-transaction-bytes"),
+    Harm("no-drain", "gemm_sm90a", "mma ends without"),
+    Harm("drop-sync", "gemm_sm90a", "wgmma_commit is gone"),
+    Harm("drop-sync", "gemm_sm90a", "fence_async is gone"),
+    Harm("double-sync", "gemm_sm90a", "arrive twice"),
+    Harm("sync-earlier", "gemm_sm90a", "fence_mbarrier_init before"),
+    Harm("sync-later", "softmax", "cta_sync after"),
+    Harm("early-release", "gemm_sm90a", "arrive as early"),
+    Harm("late-wait", "gemm_sm90a", "wgmma_wait last"),
+    Harm("sync-out", "gemm_sm80", "cp_async_wait before its for"),
+    Harm("sync-into", "gemm_sm90a", "setmaxnreg_dec inside"),
+    Harm("shallow-wait", "gemm_sm90a", "wgmma_wait leaves"),
+    Harm("weaker-sync", "softmax", "cp_async_commit in place of cta_sync"),
+    Harm("arrivals", "gemm_sm90a", "arrivals of free +1"),
+    Harm("participants", "gemm_sm90a", "warps of named_sync -1"),
+    Harm("parity", "gemm_sm90a", "the other parity"),
+    Harm("expected-bytes", "gemm_sm90a", "expect_bytes without at[s]"),
+    Harm("registers", "gemm_sm90a", "registers of setmaxnreg_inc +8"),
+    Harm("stage", "gemm_sm80", "the stage of at[s, "),
+    Harm("ring-capacity", "gemm_sm90a", "stages of full -1"),
+    Harm("trips", "gemm_sm90a", "the end of the loop over tile +1"),
+    Harm("counter", "gemm_sm90a", "it is not advanced"),
+    Harm("guard", "guarded", "<= in row < M"),
+    Harm("role-size", "softmax", "the size of row +1"),
+    Harm("swap-buffer", "gemm_sm80", "bt in place of at"),
+    Harm("swizzle", "softmax", "swizzle of peaks 64"),
+    Harm("fill", "rmsnorm", "fill 1.0"),
+    Harm("width", "rmsnorm", "vector 16"),
+    Harm("contract", "gemm_sm90a", "without the contract K % 8"),
+    Harm("offset", "softmax", "warp + 1 in peaks[warp]"),
+    Harm("election", "gemm_sm90a", "every thread"),
+    Harm("drop-access", "gemm_sm90a", "tma_load is gone"),
 ]
 
 
@@ -151,7 +150,7 @@ def test_a_known_harm_is_reported(harm: Harm) -> None:
         if m.operator == harm.operator and m.description.startswith(harm.description)
     ]
     assert found, [m.description for m in mutants(harm.kernel) if m.operator == harm.operator]
-    assert harm.code in {d.code for m in found for d in check(m.kernel, plugins()).diagnostics}
+    assert any(not check(m.kernel, plugins()).ok for m in found)
 
 
 def test_each_operator_has_a_known_harm() -> None:
