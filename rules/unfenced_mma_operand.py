@@ -42,6 +42,24 @@ def square(y: GlobalOut[f32, M, N]):
         store(y[0:+64, 0:+64], acc, vector=1)
 """
 
+OTHER_NAME = """
+@kernel(arch="sm_90a")
+def square(y: GlobalOut[f32, M, N]):
+    grid(1)
+    tiles = Shared[bf16, 2, 64, 64](swizzle=128)
+    s = Shared[bf16, 64, 64](swizzle=128, overlay=tiles, offset=8192)
+    with role("tile", warpgroups=1):
+        stmatrix(tiles[1], cast(zeros(f32, 64, 64, layout="wgmma"), bf16)){wrote}
+        {fence}
+        named_sync(1, warps=4)
+        acc = zeros(f32, 64, 64, layout="wgmma")
+        wgmma_fence()
+        acc = wgmma(s, s, acc){read}
+        wgmma_commit()
+        wgmma_wait(0)
+        store(y[0:+64, 0:+64], acc, vector=1)
+"""
+
 
 class UnfencedMmaOperand(Rule):
     family = "sync"
@@ -68,6 +86,13 @@ def square(y: GlobalOut[f32, M, N]):
 """,
             fixed=MENDED,
             dims={"M": 64, "N": 64},
+        ),
+        Bad(
+            "written under the name of another buffer over the same bytes",
+            OTHER_NAME.format(wrote="  #> never fenced", fence="pass", read="  #!"),
+            fixed=OTHER_NAME.format(wrote="", fence="fence_async()", read=""),
+            dims={"M": 64, "N": 64},
+            records=("P04",),
         ),
         Good("fenced before the barrier", MENDED, dims={"M": 64, "N": 64}),
     )

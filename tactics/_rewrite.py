@@ -182,7 +182,7 @@ def shared_bytes(kernel: n.Kernel, dims: Mapping[str, int], changes: Mapping[str
         try:
             if isinstance(stmt, n.Assign) and len(stmt.targets) == 1:
                 env[stmt.targets[0]] = evaluate(stmt.value, env)
-            elif isinstance(stmt, n.Shared):
+            elif isinstance(stmt, n.Shared) and stmt.overlay is None:
                 size = DType(stmt.dtype).bytes * prod(evaluate(axis, env) for axis in stmt.shape)
                 total += -(-size // 1024) * 1024
         except EvaluationError:

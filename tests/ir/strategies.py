@@ -67,7 +67,15 @@ TOP = st.one_of(
     st.builds(
         n.Shared, NAMES, st.just("bf16"), st.lists(EXPRESSIONS, min_size=1, max_size=3).map(tuple), st.none()
     ),
-    st.builds(n.Shared, NAMES, st.just("f32"), st.just((n.Int(4),)), EXPRESSIONS),
+    st.builds(
+        n.Shared,
+        NAMES,
+        st.just("f32"),
+        st.just((n.Int(4),)),
+        st.one_of(st.none(), EXPRESSIONS),
+        st.builds(n.Name, NAMES),
+        st.one_of(st.none(), EXPRESSIONS),
+    ),
     st.builds(n.MBarrier, NAMES, st.one_of(st.none(), EXPRESSIONS), EXPRESSIONS),
     st.builds(n.Role, WORDS, EXPRESSIONS, st.booleans(), BODIES),
     STATEMENTS,

@@ -133,6 +133,7 @@ HARM = [
     Harm("role-size", "softmax", "the size of row +1"),
     Harm("swap-buffer", "gemm_sm80", "bt in place of at"),
     Harm("swizzle", "softmax", "swizzle of peaks 64"),
+    Harm("overlay", "gemm_sm80", "bt over at"),
     Harm("fill", "rmsnorm", "fill 1.0"),
     Harm("width", "rmsnorm", "vector 16"),
     Harm("contract", "gemm_sm90a", "without the contract K % 8"),

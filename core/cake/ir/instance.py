@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cake.diagnostics import Diagnostic, KernelErrors, Span, error
 from cake.ir import nodes as n
 from cake.ir.arch import ARCHS, admits, canonical, claimed
 from cake.ir.evaluate import EvaluationError, evaluate
+from cake.ir.overlays import place_overlays
 from cake.ir.printer import expr_text
 from cake.ir.types import BarrierType, Buffer, DType, Type
 
@@ -319,18 +320,22 @@ class _Layout:
             self.refuse("res/cluster-grid", message, stmt.span, help)
 
     def shared(self) -> None:
-        """Swizzled buffers first (they need the coarse alignment), then plain ones, then mbarriers."""
+        """Swizzled buffers first (they need the coarse alignment), then plain ones, then mbarriers. Overlays
+        take no bytes of their own; what lies under a swizzled one needs its alignment."""
         declared = [s for s in self.kernel.body if isinstance(s, n.Shared)]
-        placed = sorted(declared, key=lambda s: s.swizzle is None)
+        buffers = {s.name: self.buffer(s) for s in declared}
+        under = {s.name: s for s in declared if s.overlay is None}
+        over = place_overlays(declared, buffers, self.value, self.refuse)
+        coarse = {root for root, _, buffer in over.values() if buffer.swizzle}
         offset = 0
-        for stmt in placed:
-            buffer = self.buffer(stmt)
-            step = SWIZZLE_ALIGNMENT if buffer.swizzle else BUFFER_ALIGNMENT
+        for stmt in sorted(under.values(), key=lambda s: s.swizzle is None):
+            buffer = buffers[stmt.name]
+            step = SWIZZLE_ALIGNMENT if buffer.swizzle or stmt.name in coarse else BUFFER_ALIGNMENT
             offset = -(-offset // step) * step
-            self.instance.buffers[stmt.name] = Buffer(
-                buffer.name, "shared", buffer.dtype, buffer.shape, swizzle=buffer.swizzle, offset=offset
-            )
+            self.instance.buffers[stmt.name] = replace(buffer, offset=offset)
             offset += buffer.bytes
+        for name, (root, start, buffer) in over.items():
+            self.instance.buffers[name] = replace(buffer, offset=self.instance.buffers[root].offset + start)
         offset = -(-offset // 8) * 8
         for ring in (s for s in self.kernel.body if isinstance(s, n.MBarrier)):
             count = 1 if ring.count is None else self.natural(ring.count, "a number of mbarriers", 512)

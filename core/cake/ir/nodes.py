@@ -196,12 +196,15 @@ class Cluster(Node):
 
 @dataclass(frozen=True, slots=True)
 class Shared(Node):
-    """`name = Shared[dtype, d0, d1, ...](swizzle=128)`: the last axis is contiguous."""
+    """`name = Shared[dtype, d0, d1, ...](swizzle=128)`: the last axis is contiguous. With `overlay=other` it
+    lies over the bytes of a buffer declared before it, from byte `offset` of that one on."""
 
     name: str
     dtype: str
     shape: tuple[Expr, ...]
     swizzle: Expr | None = None
+    overlay: Name | None = None
+    offset: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +314,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (blocks,)
         case Cluster(size=size):
             return (size,)
-        case Shared(shape=shape, swizzle=swizzle):
-            return shape if swizzle is None else (*shape, swizzle)
+        case Shared(shape=shape, swizzle=swizzle, overlay=overlay, offset=offset):
+            return (*shape, *(e for e in (swizzle, overlay, offset) if e is not None))
         case MBarrier(count=count, arrivals=arrivals):
             return (arrivals,) if count is None else (count, arrivals)
     return ()

@@ -277,7 +277,7 @@ class _Reader:
         return declared if declared is not None else n.Assign(targets, self.expr(value), span=span)
 
     def declaration(self, targets: tuple[str, ...], value: ast.expr, span: Span) -> n.Stmt | None:
-        """`Shared[...]`, `Shared[...](swizzle=...)`, `MBarrier[n](arrivals=...)`."""
+        """`Shared[...]`, `Shared[...](swizzle=..., overlay=..., offset=...)`, `MBarrier[n](arrivals=...)`."""
         keywords = value.keywords if isinstance(value, ast.Call) else []
         head = value.func if isinstance(value, ast.Call) else value
         base = head.value if isinstance(head, ast.Subscript) else head
@@ -291,18 +291,29 @@ class _Reader:
             items = head.slice.elts if isinstance(head.slice, ast.Tuple) else [head.slice]
         options = {k.arg: self.expr(k.value) for k in keywords}
         if kind == "Shared":
-            if len(items) < 2 or set(options) - {"swizzle"}:
-                self.refuse(
-                    value, "declaration", "a shared buffer is `Shared[dtype, axes...](swizzle=0|32|64|128)`"
-                )
-            shape = self.each(items[1:], lambda e: self.expr(cast(ast.expr, e)))
-            return n.Shared(targets[0], self.dtype(items[0]), shape, options.get("swizzle"), span=span)
+            return self.shared(targets[0], items, options, value, span)
         if len(items) > 1 or set(options) != {"arrivals"}:
             self.refuse(
                 value, "declaration", "an mbarrier is `MBarrier(arrivals=k)` or `MBarrier[n](arrivals=k)`"
             )
         count = self.expr(items[0]) if items else None
         return n.MBarrier(targets[0], count, options["arrivals"], span=span)
+
+    def shared(
+        self, name: str, items: list[ast.expr], options: dict[str | None, n.Expr], value: ast.expr, span: Span
+    ) -> n.Shared:
+        if len(items) < 2 or set(options) - {"swizzle", "overlay", "offset"}:
+            message = "a shared buffer is `Shared[dtype, axes...](swizzle=0|32|64|128)`"
+            self.refuse(
+                value, "declaration", message, "with overlay=other, offset=bytes it lies over another"
+            )
+        overlay, offset = options.get("overlay"), options.get("offset")
+        if not (overlay is None or isinstance(overlay, n.Name)) or (offset is not None and overlay is None):
+            message = "an overlay is `overlay=name` of a buffer, and then `offset=bytes` in it"
+            self.refuse(value, "declaration", message)
+        shape = self.each(items[1:], lambda e: self.expr(cast(ast.expr, e)))
+        dtype = self.dtype(items[0])
+        return n.Shared(name, dtype, shape, options.get("swizzle"), overlay, offset, span=span)
 
     def action(self, call: ast.Call, span: Span) -> n.Stmt:
         name = _name(call.func)

@@ -121,8 +121,10 @@ def _simple(stmt: n.Stmt) -> str:
             return f"grid({expr_text(blocks)})"
         case n.Cluster(size=size):
             return f"cluster({expr_text(size)})"
-        case n.Shared(name=name, dtype=dtype, shape=shape, swizzle=swizzle):
-            option = f"(swizzle={expr_text(swizzle)})" if swizzle is not None else ""
+        case n.Shared(name=name, dtype=dtype, shape=shape):
+            given = (("swizzle", stmt.swizzle), ("overlay", stmt.overlay), ("offset", stmt.offset))
+            options = [f"{key}={expr_text(value)}" for key, value in given if value is not None]
+            option = f"({_list(options)})" if options else ""
             return f"{name} = Shared[{_list((dtype, *map(expr_text, shape)))}]{option}"
         case n.MBarrier(name=name, count=count, arrivals=arrivals):
             index = f"[{expr_text(count)}]" if count is not None else ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cake.ir.types import Buffer
 from cake.machine import effects as fx
 from cake.machine import facts as ft
+from cake.machine import overlays
 from cake.machine.agents import Agent
 from cake.machine.program import Instruction
 from cake.machine.shadow import Knowledge, Record
@@ -87,18 +88,38 @@ def access(
     if event < 0 or proxy == "generic":
         # Program order orders a warp's own generic accesses.
         clock = clock if clock[index] >= new.epoch else [*clock[:index], new.epoch, *clock[index + 1 :]]
-    for old in shadow.conflicts(new, Knowledge(clock, engine.known(agent))):
-        race(engine, agent, old, new, buffer)
+    known = Knowledge(clock, engine.known(agent))
+    for old in shadow.conflicts(new, known):
+        race(engine, agent, access_of(old, buffer), old, new, buffer)
+    others = engine.aliases.get(buffer.name)
+    if others:
+        for old, other in overlays.conflicts(engine.shadows[cta], others, buffer, new, known):
+            race(engine, agent, access_of(old, other), old, new, buffer)
     if not write and not shadow.holds(box):
-        engine.find(ft.UninitializedRead(access_of(new, buffer)))
+        valueless(engine, cta, new, buffer)
     shadow.add(new)
     if write and event < 0:
         engine.firsts.setdefault((instruction, index), new.epoch)
     if write:
         shadow.mark(box)
+        if others:
+            overlays.written(engine.shadows[cta], others, buffer, box)
 
 
-def race(engine: Engine, agent: Agent, old: Record, new: Record, buffer: Buffer) -> None:
+def valueless(engine: Engine, cta: int, new: Record, buffer: Buffer) -> None:
+    """A read of bytes that hold no value: nothing wrote them, or another buffer's value took their place."""
+    gone = overlays.displaced(engine, cta, buffer, new.box)
+    access = access_of(new, buffer)
+    if gone is None:
+        engine.find(ft.UninitializedRead(access))
+        return
+    by = access_of(*gone)
+    same = (f for f in engine.facts.of(ft.Displaced) if (f.access.span, f.by.span) == (access.span, by.span))
+    if next(same, None) is None:
+        engine.find(ft.Displaced(access, by))
+
+
+def race(engine: Engine, agent: Agent, earlier: ft.Access, old: Record, new: Record, buffer: Buffer) -> None:
     cause: ft.Cause
     if old.event >= 0:
         cause = unfinished(engine, agent, old)
@@ -108,10 +129,10 @@ def race(engine: Engine, agent: Agent, old: Record, new: Record, buffer: Buffer)
         cause = "overtaken"
     else:
         cause = "unordered"
-    earlier, later = access_of(old, buffer), access_of(new, buffer)
+    later = access_of(new, buffer)
     for known in engine.facts.of(ft.Race):
         same = (known.earlier.span, known.later.span, known.cause, known.earlier.buffer.name)
-        if same == (earlier.span, later.span, cause, buffer.name):
+        if same == (earlier.span, later.span, cause, earlier.buffer.name):
             return
     engine.find(ft.Race(earlier, later, cause))
 

@@ -16,7 +16,7 @@ import numpy as np
 from cake.diagnostics import NOWHERE, Span
 from cake.ir.instance import Instance
 from cake.ir.types import FragmentType
-from cake.machine import accesses, endings, registers, synchronization
+from cake.machine import accesses, endings, overlays, registers, synchronization
 from cake.machine import effects as fx
 from cake.machine import facts as ft
 from cake.machine.agents import Agent, FragmentValue, Reach
@@ -67,6 +67,7 @@ class Engine:
         own = [b for b in instance.buffers.values() if b.space != "global"]
         self.shadows = [{**tensors, **{b.name: Shadow.of(b) for b in own}} for _ in range(instance.cluster)]
         """Per CTA, by buffer; those of global tensors are the same in all."""
+        self.aliases = overlays.aliases(instance)
         self.barriers: dict[fx.BarrierSlot, Barrier] = {}
         self.meetings: dict[tuple[int, int], Meeting] = {}
         self.cluster = Meeting(self.count, NOWHERE, clock=Clock.zero(self.count))

@@ -70,6 +70,14 @@ class UninitializedRead:
 
 
 @dataclass(frozen=True, slots=True)
+class Displaced:
+    """Bytes are read whose value is gone: `by` wrote to them through another buffer that lies over them."""
+
+    access: Access
+    by: Access
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfBounds:
     """A window sticks out of its buffer and the instruction does not clip."""
 
@@ -296,6 +304,7 @@ class BankConflict:
 Finding = (
     Race
     | UninitializedRead
+    | Displaced
     | OutOfBounds
     | Misaligned
     | Deadlock

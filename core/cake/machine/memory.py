@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from cake.ir.instance import Instance
-from cake.ir.types import Buffer
 from cake.machine import effects as fx
+from cake.machine.overlays import fresh_shared, places_of
 
 Array = np.ndarray[Any, Any]
 
@@ -33,16 +33,21 @@ class Memory:
         self.instance = instance
         self.cta = 0
         """Rank of the CTA that executes."""
+        self.places = places_of(instance)
         self.shared: list[dict[str, Array]] = []
         self.fresh()
 
     def fresh(self) -> None:
         """Shared memory of a new cluster, per CTA: poison that shows wherever it leaks."""
-        own = [b for b in self.instance.buffers.values() if b.space == "shared"]
-        self.shared = [{b.name: poisoned(b) for b in own} for _ in range(self.instance.cluster)]
+        self.shared = [fresh_shared(self.instance) for _ in range(self.instance.cluster)]
 
     def array(self, region: fx.Region) -> Array:
-        """The whole buffer that `region` lies in."""
+        """The whole buffer that `region` lies in; a copy where it shares its bytes with others."""
+        places = self.places.get(region.buffer.name)
+        return self.storage(region) if places is None else self.storage(region)[places]
+
+    def storage(self, region: fx.Region) -> Array:
+        """What holds the buffer of `region`: its array, or a flat one in which `places` finds elements."""
         if region.buffer.space == "shared":
             return self.shared[region.cta if region.cta >= 0 else self.cta][region.buffer.name]
         return self.arrays[region.buffer.name]
@@ -75,12 +80,9 @@ class Memory:
         source = tuple(
             slice(a - start, a - start + n) for (a, n), start in zip(box, region.start, strict=True)
         )
-        self.array(region)[target] = np.asarray(data).reshape(region.size)[source]
+        places = self.places.get(name)
+        self.storage(region)[target if places is None else places[target]] = np.asarray(data).reshape(
+            region.size
+        )[source]
         if name in self.written:
             self.written[name][target] = True
-
-
-def poisoned(buffer: Buffer) -> Array:
-    """An array in which nothing is a value that a kernel computes."""
-    poison = np.nan if buffer.dtype.is_float else np.iinfo(np.int32).min
-    return np.full(buffer.shape, poison, buffer.dtype.numpy)

@@ -22,7 +22,8 @@ from cake.ir.types import Buffer, FragmentType
 from cake.kinds.primitive import Op
 from cake.machine import effects as fx
 from cake.machine.agents import FragmentValue
-from cake.machine.memory import Memory, poisoned
+from cake.machine.memory import Memory
+from cake.machine.overlays import fresh_shared, poisoned
 from cake.machine.policies import Policy
 from cake.machine.program import Instruction, Program, Warp
 
@@ -108,7 +109,7 @@ class View(Memory):
 
     def __init__(self, base: Memory, shared: list[dict[str, Array]], cta: int) -> None:
         self.instance, self.arrays, self.written = base.instance, base.arrays, base.written
-        self.shared, self.cta = shared, cta
+        self.shared, self.cta, self.places = shared, cta, base.places
         self.log: list[tuple[fx.Region, Array]] = []
 
     def write(self, region: fx.Region, data: Array) -> None:
@@ -132,8 +133,7 @@ class Execution:
         # What the async proxy sees of shared memory: a second copy where it may lag behind.
         self.published = memory.shared
         if policy.stale:
-            own = [b for b in instance.buffers.values() if b.space == "shared"]
-            self.published = [{b.name: poisoned(b) for b in own} for _ in range(instance.cluster)]
+            self.published = [fresh_shared(instance) for _ in range(instance.cluster)]
         self.phases: dict[fx.BarrierSlot, Phase] = {}
         self.gates: dict[tuple[int, int], Gate] = {}
         self.cluster: set[int] = set()
@@ -172,8 +172,7 @@ class Execution:
     def leave(self) -> None:
         """All warps have ended: shared memory belongs to somebody else while operations still read it."""
         for shared in {id(s): s for s in (*self.memory.shared, *self.published)}.values():
-            for name in shared:
-                shared[name] = poisoned(self.instance.buffers[name])
+            shared.update(fresh_shared(self.instance))
         while self.pending:
             self.advance(self.pending[0])
 

@@ -7,6 +7,7 @@ event number: it happens before whatever knows that event to be complete.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,20 +66,37 @@ class Shadow:
             return list(self.slices.values())
         return [found for k in (key, -1) if (found := self.slices.get(k))]
 
-    def conflicts(self, new: Record, known: Knowledge) -> list[Record]:
-        """Earlier accesses that conflict with `new` and are not known to come before it."""
+    def conflicts(
+        self, new: Record, known: Knowledge, meets: Callable[[Record], bool] | None = None
+    ) -> list[Record]:
+        """Earlier accesses that conflict with `new` and are not known to come before it. `meets` tells of
+        each whether it has bytes in common with `new`, where that is an access to another buffer."""
         out = []
         clock, events, event = known.clock, known.events, new.event
-        for records in self.candidates(new.box):
+        for records in self.slices.values() if meets else self.candidates(new.box):
             for old in records:
                 # Most accesses are known to come before: ask that first, it is cheaper than comparing boxes.
                 if old.event >= 0:
                     ordered = (events >> old.event) & 1 or old.event == event
                 else:
                     ordered = clock[old.warp] >= old.epoch
-                if not ordered and (old.write or new.write) and overlap(old.box, new.box):
+                if ordered or not (old.write or new.write):
+                    continue
+                if meets(old) if meets else overlap(old.box, new.box):
                     out.append(old)
         return out
+
+    def settle(self, covered: Callable[[Record], bool]) -> None:
+        """Forget the accesses all of whose bytes were written through another buffer."""
+        for records in self.slices.values():
+            records[:] = [old for old in records if not covered(old)]
+
+    def overwrite(self, elements: np.ndarray[Any, Any], valid: bool) -> None:
+        """`elements` (a mask) were written through another buffer: they hold a value now, or none."""
+        if self.written is not None:
+            self.written[elements] = valid
+            if not valid:
+                self.complete.clear()
 
     def add(self, new: Record) -> None:
         """Remember `new` and forget what it settles: a write, every older access to the same bytes."""

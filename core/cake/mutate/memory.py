@@ -51,6 +51,17 @@ def swizzles(subject: Subject) -> Iterator[Edit]:
                 yield edited(subject, {id(stmt): (new,)}), f"swizzle of {stmt.name} {span}"
 
 
+def overlays(subject: Subject) -> Iterator[Edit]:
+    """A shared buffer lies over the bytes of another that is declared before it and is as large."""
+    buffers = subject.instance.buffers
+    declared = [stmt for stmt in subject.kernel.body if isinstance(stmt, n.Shared)]
+    for number, stmt in enumerate(declared):
+        for below in declared[:number]:
+            if stmt.overlay is None and buffers[stmt.name].bytes <= buffers[below.name].bytes:
+                new = replace(stmt, overlay=n.Name(below.name))
+                yield edited(subject, {id(stmt): (new,)}), f"{stmt.name} over {below.name}"
+
+
 def fills(subject: Subject) -> Iterator[Edit]:
     """What lies outside is filled with another number."""
     for duty in subject.duties.values():
@@ -162,6 +173,7 @@ def lost(subject: Subject) -> Iterator[Edit]:
 MEMORY = (
     Operator("swap-buffer", "another buffer of the same type stands at one place", swapped),
     Operator("swizzle", "a shared buffer has another swizzle", swizzles),
+    Operator("overlay", "a shared buffer lies over another", overlays),
     Operator("fill", "what lies outside reads as another number", fills),
     Operator("width", "an access is twice or half as wide", widths),
     Operator("contract", "a condition of the contract is gone", contracts),

@@ -78,7 +78,7 @@ def _independent(subject: Subject, a: n.Stmt, b: n.Stmt) -> bool:
     """Two scalar assignments, or a scalar assignment and a call without effect, that share no name; two
     declarations of which neither needs the other."""
     if isinstance(a, n.Shared | n.MBarrier) and isinstance(b, n.Shared | n.MBarrier):
-        return True
+        return not (isinstance(b, n.Shared) and b.overlay == n.Name(a.name))
     return (
         _is_pure(subject, a)
         and _is_pure(subject, b)

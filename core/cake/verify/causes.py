@@ -76,6 +76,8 @@ def _level(finding: ft.Finding) -> int:
             return 6
         case ft.BarrierMisuse(kind="unconsumed") | ft.UninitializedRead() | ft.Undrained(committed=True):
             return 7
+        case ft.Displaced():
+            return 7
         case ft.BarrierMisuse(kind=kind):
             return 0 if kind in _LIFE_CYCLE else 2
         case ft.Transactions() | ft.Undrained():
@@ -135,7 +137,9 @@ def _race_explains_other(race: ft.Race, effect: ft.Finding) -> bool:
         case ft.FragmentHazard(kind="in_flight", producer=producer):
             return producer == race.earlier.span
         case ft.UninitializedRead(access=access):
-            return access.buffer.name == race.earlier.buffer.name
+            return access.buffer.name in _names(race)
+        case ft.Displaced(access=access, by=by):
+            return bool(_names(race) & {access.buffer.name, by.buffer.name})
         case ft.Undrained(span=span):
             return span in (race.earlier.span, race.later.span)
     return isinstance(effect, ft.BarrierMisuse)
@@ -144,7 +148,7 @@ def _race_explains_other(race: ft.Race, effect: ft.Finding) -> bool:
 def _race_explains(cause: ft.Race, effect: ft.Race) -> bool:
     """Of races on one buffer, the one to mend first."""
     a, b = _race_class(cause), _race_class(effect)
-    if cause.earlier.buffer.name != effect.earlier.buffer.name or a >= b:
+    if not _names(cause) & _names(effect) or a >= b:
         return False
     if a <= _RING_FAULTS:
         return effect.cause != "unfenced"
@@ -169,6 +173,11 @@ def _race_class(race: ft.Race) -> int:
     return 7 if race.cause == "incomplete" else 8
 
 
+def _names(race: ft.Race) -> set[str]:
+    """The buffer raced for; of overlays, both names of its bytes."""
+    return {race.earlier.buffer.name, race.later.buffer.name}
+
+
 def _parties(race: ft.Race) -> set[tuple[str, str]]:
     return {(a.role, a.primitive) for a in (race.earlier, race.later)}
 
@@ -179,6 +188,6 @@ def _completes_on(access: ft.Access, slot: BarrierSlot) -> bool:
 
 def _buffers(finding: ft.Finding) -> tuple[str, ...]:
     match finding:
-        case ft.Race(earlier=access) | ft.UninitializedRead(access=access):
+        case ft.Race(earlier=access) | ft.UninitializedRead(access=access) | ft.Displaced(access=access):
             return (access.buffer.name,)
     return ()

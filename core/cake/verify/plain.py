@@ -28,6 +28,8 @@ def _places(finding: ft.Finding) -> list[tuple[Span, str]]:
             return [(later.span, "conflicts"), (earlier.span, "with this access")]
         case ft.UninitializedRead(access=access):
             return [(access.span, "")]
+        case ft.Displaced(access=access, by=by):
+            return [(access.span, ""), (by.span, "overwritten here")]
         case ft.Deadlock(blocked=blocked):
             return [(b.span, f"role {b.role} waits for {b.waits_for}") for b in blocked]
         case ft.Transactions(expects=expects, copies=copies):
@@ -53,6 +55,8 @@ def _words(finding: ft.Finding) -> str:
             return f"{cause} accesses to {earlier.buffer.name}"
         case ft.UninitializedRead(access=access):
             return f"reads bytes of {access.buffer.name} that nothing wrote"
+        case ft.Displaced(access=access, by=by):
+            return f"reads values of {access.buffer.name} in whose place {by.buffer.name} was written"
         case ft.Deadlock():
             return "no warp can go on"
         case ft.Transactions(slot=slot, expected=expected, delivered=delivered):
