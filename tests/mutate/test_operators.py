@@ -26,7 +26,7 @@ from tests.machine import toy
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = sorted(path.stem for path in (ROOT / "plugins" / "kernels").glob("*.cake"))
 TEXTS = {name: (ROOT / "plugins" / "kernels" / f"{name}.cake").read_text() for name in GOLDEN}
-TEXTS["guarded"] = (Path(__file__).parent / "guarded.cake").read_text()
+TEXTS |= {path.stem: path.read_text() for path in Path(__file__).parent.glob("*.cake")}
 
 
 @cache
@@ -130,7 +130,7 @@ HARM = [
     Harm("trips", "gemm_sm90a", "the end of the loop over tile +1"),
     Harm("counter", "gemm_sm90a", "it is not advanced"),
     Harm("guard", "guarded", "<= in row < M"),
-    Harm("role-size", "softmax", "the size of row +1"),
+    Harm("size", "softmax", "the size of row +1"),
     Harm("swap-buffer", "gemm_sm80", "bt in place of at"),
     Harm("swizzle", "softmax", "swizzle of peaks 64"),
     Harm("overlay", "gemm_sm80", "bt over at"),
@@ -138,6 +138,7 @@ HARM = [
     Harm("width", "rmsnorm", "vector 16"),
     Harm("contract", "gemm_sm90a", "without the contract K % 8"),
     Harm("offset", "softmax", "warp + 1 in peaks[warp]"),
+    Harm("peer", "paired", "told of the next CTA"),
     Harm("election", "gemm_sm90a", "every thread"),
     Harm("drop-access", "gemm_sm90a", "tma_load is gone"),
 ]

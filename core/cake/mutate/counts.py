@@ -171,9 +171,12 @@ def guards(subject: Subject) -> Iterator[Edit]:
 
 
 def sizes(subject: Subject) -> Iterator[Edit]:
-    """A role with one warp or warpgroup more or less."""
-    for role in subject.kernel.roles:
-        yield from _by(subject, role.warps, (1, -1), f"the size of {role.name}")
+    """A role with one warp or warpgroup more or less, a cluster with one CTA more or less."""
+    for stmt in subject.kernel.body:
+        if isinstance(stmt, n.Role):
+            yield from _by(subject, stmt.warps, (1, -1), f"the size of {stmt.name}")
+        elif isinstance(stmt, n.Cluster):
+            yield from _by(subject, stmt.size, (1, -1), "the size of the cluster")
 
 
 COUNTS = (
@@ -187,5 +190,5 @@ COUNTS = (
     Operator("trips", "a loop is off by one pass", trips),
     Operator("counter", "a counter stands still or runs double", counters),
     Operator("guard", "a branch's condition is off", guards),
-    Operator("role-size", "a role has a warp or warpgroup more or less", sizes),
+    Operator("size", "a role or cluster is larger or smaller by one", sizes),
 )

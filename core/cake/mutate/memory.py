@@ -153,6 +153,19 @@ def _loops_after(block: tuple[n.Stmt, ...]) -> list[n.For]:
     return []
 
 
+def peers(subject: Subject) -> Iterator[Edit]:
+    """`remote(x, r)` is x of this CTA, or of the next CTA of the cluster."""
+    size = n.Int(max(1, subject.instance.cluster))
+    for spot in subject.spots():
+        for outer in n.expressions(spot.stmt):
+            for expr in n.walk_expr(outer):
+                if isinstance(expr, n.Call) and expr.name == "remote" and len(expr.args) == 2:
+                    what, rank = expr.args
+                    yield exchanged(subject.kernel, expr, what), f"{expr_text(what)} of this CTA"
+                    following = replace(expr, args=(what, n.Binary("%", added(rank, 1), size)))
+                    yield exchanged(subject.kernel, expr, following), f"{expr_text(what)} of the next CTA"
+
+
 def elections(subject: Subject) -> Iterator[Edit]:
     """Other threads execute what one thread did."""
     for spot in subject.spots():
@@ -180,6 +193,7 @@ MEMORY = (
     Operator("offset", "a window begins elsewhere", offsets),
     Operator("accumulate", "an accumulation flag is inverted", accumulation),
     Operator("stale-fragment", "a fragment is made anew too seldom or too often", stale),
+    Operator("peer", "a place in another CTA is in this one, or in the next", peers),
     Operator("election", "other threads execute a one-thread block", elections),
     Operator("drop-access", "a copy, load or store is gone", lost),
 )

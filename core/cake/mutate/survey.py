@@ -18,7 +18,7 @@ from cake.ir.types import FragmentType
 from cake.kinds.primitive import Kind, Op, Operand, Primitive
 from cake.machine import effects as fx
 from cake.machine.agents import FragmentValue
-from cake.machine.program import Loop, Program
+from cake.machine.program import Loop, Program, Warp
 
 PASSES = 2
 """Passes of each loop that are walked."""
@@ -34,8 +34,8 @@ class Duty:
     primitive: Primitive
     op: Op
     effects: dict[type, Any] = field(default_factory=dict)
-    meetings: dict[tuple[int, int], set[int]] = field(default_factory=dict)
-    """Which warps come here to each hardware barrier, by its number and the warps it counts."""
+    meetings: dict[tuple[int, int, int], set[int]] = field(default_factory=dict)
+    """Which warps come here to a hardware barrier, by CTA, number and the warps it counts."""
 
     @property
     def synchronizes(self) -> bool:
@@ -47,7 +47,7 @@ class Duty:
 
     def meets_here_alone(self, warps: int) -> bool:
         """Every hardware barrier met here gathers all its warps here, `warps` of them if it is the CTA's."""
-        return all(len(came) == (count or warps) for (_, count), came in self.meetings.items())
+        return all(len(came) == (count or warps) for (_, _, count), came in self.meetings.items())
 
     def seen(self, attribute: str) -> Any:
         """The value of that field of the first effect that has it; None where none has."""
@@ -100,26 +100,33 @@ class Subject:
 
 
 def survey(instance: Instance) -> dict[int, Duty]:
-    """The duty of each call that CTA 0 executes, by the `id` of the call."""
+    """The duty of each call that the first two CTAs or the last execute, by the `id` of the call."""
     program = Program(instance)
     duties: dict[int, Duty] = {}
-    for warp in program.warps(0):
-        steps = program.run(warp, _few)
-        result: FragmentValue | None = None
-        try:
-            while True:
-                instruction = steps.send(result)
-                op = instruction.op(warp.env, warp.rank)
-                duty = duties.setdefault(id(op.site.call), Duty(instruction.primitive, op))
-                for effect in instruction.primitive.effects(op):
-                    duty.effects.setdefault(type(effect), effect)
-                    if isinstance(effect, fx.Rendezvous):
-                        duty.meetings.setdefault((effect.id, effect.warps), set()).add(warp.index)
-                kind = op.site.result
-                result = FragmentValue(kind, None, instruction) if isinstance(kind, FragmentType) else None
-        except (StopIteration, EvaluationError):
-            continue
+    for block in sorted({0, min(1, instance.blocks - 1), instance.blocks - 1}):
+        for warp in program.warps(block):
+            _walk(program, warp, block, duties)
     return duties
+
+
+def _walk(program: Program, warp: Warp, block: int, duties: dict[int, Duty]) -> None:
+    """Note what one warp does; it ends early where an expression has no value."""
+    steps = program.run(warp, _few)
+    result: FragmentValue | None = None
+    try:
+        while True:
+            instruction = steps.send(result)
+            op = instruction.op(warp.env, warp.rank)
+            duty = duties.setdefault(id(op.site.call), Duty(instruction.primitive, op))
+            for effect in instruction.primitive.effects(op):
+                duty.effects.setdefault(type(effect), effect)
+                if isinstance(effect, fx.Rendezvous):
+                    place = (block, effect.id, effect.warps)
+                    duty.meetings.setdefault(place, set()).add(warp.index)
+            kind = op.site.result
+            result = FragmentValue(kind, None, instruction) if isinstance(kind, FragmentType) else None
+    except (StopIteration, EvaluationError):
+        return
 
 
 def _few(loop: Loop, start: int, stop: int, step: int) -> range:
