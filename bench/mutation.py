@@ -1,9 +1,11 @@
 """What the check sees: mutants of every golden kernel killed, equivalent or surviving; false alarms; speed.
 
-    python -m bench.mutation [--quick] [--seed S] [--json OUT] [--processes N]
+    python -m bench.mutation [--quick] [--cases] [--seed S] [--json OUT] [--processes N]
 
 A mutant does harm, or is shown equivalent by execution; a rewrite keeps what a kernel does by construction,
-and any report on it is a false alarm. `--quick` draws a sample by the seed that one core judges within 50 s.
+and any report on it is a false alarm. `--quick` draws a sample by the seed that one core judges within 50 s;
+`--cases` takes the kernels in the primitives' own cases in place of the golden ones: every instruction there
+is. What the facts alone report is executed as well unless `--quick`, and listed where no schedule shows harm.
 Goals: static rules under 10 ms, a check on its chosen shapes under 300 ms (medians). The last line sums up;
 exit status 1 when a mutant survived or a rewrite was reported.
 """
@@ -14,7 +16,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +25,8 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
 
-from cake.ir import instantiate, parse
+from cake.ir import Kernel, instantiate, parse
+from cake.kinds.primitive import Good
 from cake.mutate import (
     OPERATORS,
     PRESERVING,
@@ -40,7 +43,7 @@ from cake.mutate import (
 from cake.plugins import Registry, load
 from cake.verify import check
 from cake.verify.engine import static_findings
-from cake.verify.instances import choose
+from cake.verify.instances import Choice, choose
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK_MUTANTS, QUICK_REWRITES = 150, 50
@@ -54,6 +57,7 @@ CHUNK = 6
 class Work:
     """Some mutants of one kernel: `harmful` ones or rewrites, number `start` to `stop` of the sample."""
 
+    cases: bool
     kernel: str
     harmful: bool
     sample: int | None
@@ -68,17 +72,39 @@ def plugins() -> Registry:
 
 
 @cache
-def mutants(kernel: str, harmful: bool, sample: int | None, seed: int) -> tuple[list[Mutant], Truth]:
+def corpus(cases: bool) -> dict[str, tuple[Kernel, Mapping[str, int] | None]]:
+    """Kernels that the check accepts, by name, each with the shape to execute it on (None: it chooses)."""
+    registry = plugins()
+    if not cases:
+        texts = {name: path.read_text(encoding="utf-8") for name, path in registry.kernels.items()}
+        return {name: (parse(text, f"{name}.cake"), None) for name, text in texts.items()}
+    found: dict[str, tuple[Kernel, Mapping[str, int] | None]] = {}
+    for primitive in dict.fromkeys(registry.primitives.values()):
+        for case in primitive.cases:
+            name = f"{primitive.names[0]}: {case.name}"
+            if isinstance(case, Good) and case.dims:
+                kernel = parse(case.kernel, name)
+                if check(kernel, registry, dims=case.dims).ok:
+                    found[name] = (kernel, case.dims)
+    return found
+
+
+@cache
+def mutants(
+    cases: bool, kernel: str, harmful: bool, sample: int | None, seed: int
+) -> tuple[list[Mutant], Truth]:
     """The kernel's mutants, and the truth that they are held against."""
     registry = plugins()
-    parent = subject(parse(registry.kernels[kernel].read_text(encoding="utf-8"), f"{kernel}.cake"), registry)
+    text, dims = corpus(cases)[kernel]
+    parent = subject(text, registry, dims)
     drawn = derive(parent, OPERATORS if harmful else PRESERVING, sample, seed)
-    return drawn, Truth(parent.kernel, registry, task_of(registry, parent.kernel), thorough=sample is None)
+    task = None if cases else task_of(registry, parent.kernel)
+    return drawn, Truth(parent.kernel, registry, task, thorough=sample is None, dims=dims)
 
 
 def judged(work: Work) -> list[dict[str, Any]]:
     """The outcomes of the work, as plain data."""
-    drawn, truth = mutants(work.kernel, work.harmful, work.sample, work.seed)
+    drawn, truth = mutants(work.cases, work.kernel, work.harmful, work.sample, work.seed)
     part = drawn[work.start : work.stop]
     if work.harmful:
         full = work.sample is None
@@ -93,22 +119,23 @@ def judged(work: Work) -> list[dict[str, Any]]:
             "code": diagnostic.code,
             "message": diagnostic.message,
         }
-        for mutant, diagnostic in false_alarms(part, plugins())
+        for mutant, diagnostic in false_alarms(part, plugins(), truth.dims)
     ]
 
 
 # --- the run ----------------------------------------------------------------------------------------------
 
 
-def planned(kernels: Sequence[str], quick: bool, seed: int) -> list[Work]:
+def planned(kernels: Sequence[str], cases: bool, quick: bool, seed: int) -> list[Work]:
     """Chunks of all kernels in turn, so that a run cut short has seen each."""
     piles = []
     for kernel in kernels:
         for harmful, total in ((True, QUICK_MUTANTS), (False, QUICK_REWRITES)):
             sample = max(1, total // len(kernels)) if quick else None
-            number = len(mutants(kernel, harmful, sample, seed)[0])
+            number = len(mutants(cases, kernel, harmful, sample, seed)[0])
             starts = range(0, number, CHUNK)
-            piles.append([Work(kernel, harmful, sample, seed, i, min(i + CHUNK, number)) for i in starts])
+            pile = [Work(cases, kernel, harmful, sample, seed, i, min(i + CHUNK, number)) for i in starts]
+            piles.append(pile)
     turns = max(map(len, piles))
     return [pile[turn] for turn in range(turns) for pile in piles if turn < len(pile)]
 
@@ -122,20 +149,19 @@ def results(works: Sequence[Work], processes: int) -> Iterator[tuple[Work, list[
         yield from zip(works, pool.map(judged, works), strict=True)
 
 
-def speeds(kernels: Sequence[str]) -> dict[str, list[float]]:
+def speeds(cases: bool) -> dict[str, list[float]]:
     """Milliseconds: static rules an instance, and a whole check a kernel."""
     registry = plugins()
     static: list[float] = []
     checks: list[float] = []
-    for name in kernels:
-        kernel = parse(registry.kernels[name].read_text(encoding="utf-8"), name)
-        for choice in choose(kernel, {}):
+    for kernel, dims in corpus(cases).values():
+        for choice in choose(kernel, {}) if dims is None else [Choice(dims, {})]:
             instance = instantiate(kernel, choice.dims, choice.constants, primitives=registry.primitives)
             began = perf_counter()
             static_findings(instance, registry, [])
             static.append(1e3 * (perf_counter() - began))
-        checks.append(1e3 * check(kernel, registry).seconds)
-    return {"static": static, "check": checks}
+        checks.append(1e3 * check(kernel, registry, dims=dims).seconds)
+    return {"static rules, an instance": static, "whole check, a kernel": checks}
 
 
 def spread(values: Sequence[float]) -> str:
@@ -169,13 +195,14 @@ def shown(outcome: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Mutate the golden kernels and count what the check sees.")
     parser.add_argument("--quick", action="store_true", help="a sample, on one core within 50 s")
+    parser.add_argument("--cases", action="store_true", help="the primitives' cases, not the golden kernels")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="write every outcome here")
     parser.add_argument("--processes", type=int, default=0, help="of the full run (default: all cores)")
     options = parser.parse_args()
     began = perf_counter()
-    kernels = list(plugins().kernels)
-    works = planned(kernels, options.quick, options.seed)
+    kernels = list(corpus(options.cases))
+    works = planned(kernels, options.cases, options.quick, options.seed)
     processes = 1 if options.quick else options.processes or os.cpu_count() or 1
     outcomes: list[dict[str, Any]] = []
     alarms: list[dict[str, Any]] = []
@@ -190,8 +217,8 @@ def main() -> int:
             left = sum(w.stop - w.start for w in works[number + 1 :])
             print(f"cut short after {QUICK_SECONDS:g} s: {left} of the sample not judged")
             break
-    measured = speeds(kernels)
-    measured["check of a mutant"] = [outcome["milliseconds"] for outcome in outcomes]
+    measured = speeds(options.cases)
+    measured["check, a mutant"] = [outcome["milliseconds"] for outcome in outcomes]
     report(outcomes, alarms, rewrites, measured)
     if options.json:
         document = {"schema": 1, "seed": options.seed, "quick": options.quick, "mutants": outcomes}
