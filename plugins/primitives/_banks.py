@@ -8,14 +8,11 @@ from functools import lru_cache
 from math import prod
 
 from cake.ir.layouts import LANES, Traffic, Vector, traffic
+from cake.ir.layouts.legality import CHUNK, MATRIX
 from cake.kinds.primitive import Op
 from cake.machine.effects import Region
 from cake_plugins.primitives._rows import row_axis
 
-MATRIX = 8
-"""Rows and columns of a matrix of ldmatrix and stmatrix."""
-CHUNK = 16
-"""Bytes of one of its rows, which one lane names."""
 PERIOD = 1024
 """Bytes after which banks and swizzles repeat."""
 

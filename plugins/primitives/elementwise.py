@@ -25,6 +25,7 @@ import numpy as np
 
 from cake.codegen.pieces import loop
 from cake.ir.layouts import LANES, Replicated
+from cake.ir.layouts.conversions import MOVES, meeting
 from cake.ir.types import DType, FragmentType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -127,8 +128,12 @@ class Binary(Primitive):
             n: k for n, k in fragments.items() if not (isinstance(k.layout, Replicated) and k.shape == ())
         }
         if len({(k.shape, k.layout) for k in wide.values()}) > 1:
-            a, b = (f"{list(k.shape)} in {k.layout.name}" for k in wide.values())
-            raise site.refuse("b", f"the fragments differ: {a} and {b}")
+            one, other = wide.values()
+            a, b = (f"{list(k.shape)} in {k.layout.name}" for k in (one, other))
+            help = ""
+            if one.shape == other.shape:
+                help = f"to meet, {MOVES[meeting(one.layout, other.layout, one.shape)]}"
+            raise site.refuse("b", f"the fragments differ: {a} and {b}", help=help)
         return next(iter(wide.values()), next(iter(fragments.values())))
 
     def effects(self, op: Op) -> Sequence[Effect]:

@@ -20,7 +20,8 @@ import numpy as np
 
 from cake.codegen.pieces import loop
 from cake.ir.layouts import OperandA, OperandB
-from cake.ir.types import DType, FragmentType, Type
+from cake.ir.layouts.legality import matrix_rows
+from cake.ir.types import FragmentType, Type
 from cake.kinds.primitive import (
     Bad,
     Good,
@@ -54,14 +55,11 @@ class Ldmatrix(Primitive):
         layout = LAYOUTS.get(site.text("layout"))
         if layout is None:
             raise site.refuse("layout", f"layout is one of {', '.join(LAYOUTS)}")
-        if window.dtype not in (DType.bf16, DType.f16):
-            raise site.refuse("window", f"16-bit floats only, this is {window.dtype.value}")
-        if len(window.shape) != 2 or window.window[-2:] != window.shape:
-            raise site.refuse("window", "the window is rows x k on the last two axes")
-        if window.buffer.shape[-1] * 2 % 16:
-            raise site.refuse(
-                "window", f"rows of {window.buffer.shape[-1] * 2} bytes are not multiples of 16"
-            )
+        illegal = matrix_rows(window)
+        if illegal is not None:
+            raise site.refuse("window", illegal.reason, help=illegal.help)
+        if len(window.shape) != 2:
+            raise site.refuse("window", "the window is rows x k", help="index the axes before them")
         return FragmentType(window.dtype, window.shape, layout)
 
     def effects(self, op: Op) -> Sequence[Effect]:

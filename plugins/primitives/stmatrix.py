@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from cake.ir.layouts import Accumulator
+from cake.ir.layouts.legality import CHUNK, MATRIX, matrix_rows
 from cake.ir.types import Type
 from cake.kinds.primitive import (
     Bad,
@@ -39,7 +40,7 @@ from cake.kinds.primitive import (
     parameter,
 )
 from cake.machine.effects import Aligned, Banked, Effect, Region, Write
-from cake_plugins.primitives._banks import CHUNK, MATRIX, matrix_traffic
+from cake_plugins.primitives._banks import matrix_traffic
 
 MATRICES = 4
 """8 x 8 matrices that one instruction stores."""
@@ -70,12 +71,9 @@ class Stmatrix(Primitive):
         if not fits or shape[-2] != rows or window.window[-rank:] != shape:
             message = f"the window is {list(shape)}, the fragment [{rows}, {columns}]"
             raise site.refuse("window", message, help=f"rows x columns, or p x {rows} x {columns}/p panels")
-        if shape[-1] % 8:
-            raise site.refuse("window", f"columns come in eights, a panel has {shape[-1]}")
-        pitch = window.buffer.shape[-1] * window.dtype.bytes
-        if pitch % CHUNK:
-            message = f"rows of `{window.buffer.name}` are {pitch} bytes, not a multiple of {CHUNK}"
-            raise site.refuse("window", message)
+        illegal = matrix_rows(window)
+        if illegal is not None:
+            raise site.refuse("window", illegal.reason, help=illegal.help)
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from cake.ir.types import BarrierType, RegionType, Type
+from cake.ir.layouts.legality import box, bulk_piece, stride
+from cake.ir.types import BarrierType, Type
 from cake.kinds.primitive import (
     Bad,
     Good,
@@ -41,8 +42,6 @@ from cake.kinds.primitive import (
 )
 from cake.machine.effects import Aligned, Async, Effect, Read, Region, Write
 
-MAX_BOX = 256
-
 
 def check_copy(site: Site, shared_name: str, global_name: str) -> None:
     """Refuse what a tensor map cannot say; each reason names the figure and the limit."""
@@ -51,43 +50,12 @@ def check_copy(site: Site, shared_name: str, global_name: str) -> None:
         raise site.refuse(shared_name, f"copies between {outer.dtype.value} and {inner.dtype.value}")
     if inner.shape != outer.shape:
         raise site.refuse(shared_name, f"the windows differ: {list(outer.shape)} and {list(inner.shape)}")
-    _check_shared(site, shared_name, inner)
-    _check_global(site, global_name, outer, inner.buffer.swizzle)
-
-
-def _check_shared(site: Site, name: str, window: RegionType) -> None:
-    shape = window.buffer.shape
-    partial = [axis for axis, n in enumerate(window.window) if n != shape[axis]]
-    free = partial[-1] if partial else 0
-    if any(n != 1 for n in window.window[:free]) or (partial and free == len(shape) - 1 and len(shape) > 1):
-        raise site.refuse(name, "the shared window is not one contiguous piece of whole rows")
-    row = shape[-1] * window.dtype.bytes
-    if window.buffer.swizzle and row != window.buffer.swizzle:
-        message = (
-            f"rows of {row} bytes with a swizzle of {window.buffer.swizzle}: the box is the swizzle span wide"
-        )
-        raise site.refuse(
-            name, message, help=f"split the buffer into panels of {window.buffer.swizzle} bytes"
-        )
-
-
-def _check_global(site: Site, name: str, window: RegionType, swizzle: int) -> None:
-    size = window.dtype.bytes
-    shape = window.buffer.shape
-    if len(shape) > 5:
-        raise site.refuse(name, f"a tensor map has at most 5 axes, `{window.buffer.name}` has {len(shape)}")
-    if max(window.window) > MAX_BOX:
-        raise site.refuse(name, f"a box has at most {MAX_BOX} elements an axis, here {max(window.window)}")
-    if window.window[-1] * size % 16:
-        raise site.refuse(name, f"the box is {window.window[-1] * size} bytes wide, not a multiple of 16")
-    stride = size
-    for axis in range(len(shape) - 1, 0, -1):
-        stride *= shape[axis]
-        if stride % 16:
-            tensor = f"axis {axis - 1} of `{window.buffer.name}`"
-            message = f"{tensor} has a stride of {stride} bytes, not a multiple of 16"
-            need = f"add `require(... % {16 // size} == 0)` for its last axis"
-            raise site.refuse(name, message, code="type/tma-stride", help=need)
+    for name, illegal in ((shared_name, bulk_piece(inner)), (global_name, box(outer))):
+        if illegal is not None:
+            raise site.refuse(name, illegal.reason, help=illegal.help)
+    apart = stride(outer)
+    if apart is not None:
+        raise site.refuse(global_name, apart.reason, code="type/tma-stride", help=apart.help)
 
 
 def alignment(swizzle: int) -> int:

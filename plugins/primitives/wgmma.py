@@ -26,6 +26,14 @@ from typing import Any
 import numpy as np
 
 from cake.ir.layouts import Accumulator
+from cake.ir.layouts.descriptors import (
+    WGMMA_SWIZZLE,
+    Descriptor,
+    Illegal,
+    encoded,
+    matrix_descriptor,
+)
+from cake.ir.layouts.legality import CHUNK
 from cake.ir.types import DType, FragmentType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -47,9 +55,6 @@ from cake.machine.effects import Aligned, Async, Effect, Read, Region
 ROWS = 64
 WARP_ROWS = 16
 K_STEP = 16
-K_STEP_BYTES = 32
-SWIZZLE_MODE = {128: 1, 64: 2, 32: 3}
-"""Bits 62-63 of a matrix descriptor."""
 
 
 class Wgmma(Primitive):
@@ -83,25 +88,21 @@ class Wgmma(Primitive):
 
     def _check_operand(self, site: Site, name: str) -> None:
         window = site.region(name)
-        buffer = window.buffer
         if window.dtype not in (DType.bf16, DType.f16):
             raise site.refuse(name, f"`{name}` must be bf16 or f16, here {window.dtype.value}")
         if len(window.shape) != 2 or window.window[-2:] != window.shape:
             message = f"`{name}` is a window of rows x k, the last two axes of its buffer"
             raise site.refuse(name, message, help="index the axes before them")
-        if window.shape[1] % K_STEP:
-            raise site.refuse(name, f"k is a multiple of {K_STEP}, this window has {window.shape[1]}")
-        row = buffer.shape[-1] * buffer.dtype.bytes
-        if buffer.swizzle not in SWIZZLE_MODE or row != buffer.swizzle:
-            message = f"rows of `{buffer.name}` are {row} bytes under a swizzle of {buffer.swizzle}"
-            fix = f"Shared[{buffer.dtype.value}, ..., {128 // buffer.dtype.bytes}](swizzle=128)"
-            raise site.refuse(name, message + "; the tensor cores read rows of one swizzle span", help=fix)
+        found = matrix_descriptor(window, "K")
+        if isinstance(found, Illegal):
+            raise site.refuse(name, found.reason, help=found.help)
 
     def effects(self, op: Op) -> Sequence[Effect]:
         a, b = op.region("a"), op.region("b")
         mine = rows_of(a, op.warp)
         reads = (Read(mine.buffer, mine.box), Read(b.buffer, b.box))
-        return (*placed(a), *placed(b), Async(reads=reads, group="wgmma", fragment="acc"))
+        at = (*placed(a, operand(op.site, "a")), *placed(b, operand(op.site, "b")))
+        return (*at, Async(reads=reads, group="wgmma", fragment="acc"))
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
         a, b = rows_of(op.region("a"), op.warp), op.region("b")
@@ -126,8 +127,8 @@ class Wgmma(Primitive):
 
     def lower(self, op: Lowering, out: Writer) -> None:
         acc: Registers = op.args["acc"]
-        a, b = descriptor(out, op.args["a"]), descriptor(out, op.args["b"])
-        kind = op.site.region("a")
+        a, b = (descriptor(out, op.args[name], operand(op.site, name)) for name in ("a", "b"))
+        kind, steps = op.site.region("a"), operand(op.site, "a")
         n = acc.type.shape[1]
         dtype = kind.dtype.value
         registers = ", ".join(f"%{i}" for i in range(acc.count))
@@ -145,7 +146,7 @@ class Wgmma(Primitive):
         )
         for step in range(kind.shape[1] // K_STEP):
             # Inside a span the address advances as if there were no swizzle; descriptors count 16 bytes.
-            ahead = step * K_STEP_BYTES // 16
+            ahead = steps.ahead(step * K_STEP) // CHUNK
             out.line(f"{step_of}({acc.name}, {a} + {ahead}, {b} + {ahead});")
         out.remember("wgmma", acc)
 
@@ -263,28 +264,31 @@ def rows_of(a: Region, warp: int) -> Region:
     return a.sub((*lead, warp % 4 * WARP_ROWS, 0), (*a.size[:-2], WARP_ROWS, a.size[-1]))
 
 
-def placed(window: Region) -> tuple[Aligned, Aligned]:
+def operand(site: Site, name: str) -> Descriptor:
+    """How the tensor cores address an operand that `signature` has found legal."""
+    found = matrix_descriptor(site.region(name), "K")
+    assert isinstance(found, Descriptor)
+    return found
+
+
+def placed(window: Region, matrix: Descriptor) -> tuple[Aligned, Aligned]:
     """Whole groups of 8 rows, so that the swizzle pattern starts with them, and whole steps of k in them."""
     *rows, k = window.start
     buffer = window.buffer
     return (
-        Aligned(buffer, (*rows, 0), 8 * buffer.swizzle),
-        Aligned(buffer, (*(0 for _ in rows), k), K_STEP_BYTES),
+        Aligned(buffer, (*rows, 0), matrix.row_alignment),
+        Aligned(buffer, (*(0 for _ in rows), k), matrix.column_alignment),
     )
 
 
-def descriptor(out: Writer, window: Window) -> str:
-    """C++ name of the matrix descriptor of `window`.
-
-    Bits 0-13 start address, 16-29 leading byte offset (unused under a swizzle), 32-45 stride from 8 rows to
-    the next, all in units of 16 bytes; 62-63 swizzle mode.
-    """
-    span = window.buffer.swizzle
+def descriptor(out: Writer, window: Window, matrix: Descriptor) -> str:
+    """C++ name of the matrix descriptor of `window`."""
+    span = matrix.swizzle
     name = f"cake_descriptor_{span}"
     text = (
         f"__device__ __forceinline__ unsigned long long {name}(unsigned address) {{\n"
-        f"    return (address & 0x3ffffu) >> 4 | 1ull << 16 | {8 * span // 16}ull << 32"
-        f" | {SWIZZLE_MODE[span]}ull << 62;\n}}"
+        f"    return (address & 0x3ffffu) >> 4 | {encoded(matrix.leading)}ull << 16"
+        f" | {encoded(matrix.stride)}ull << 32 | {WGMMA_SWIZZLE[span]}ull << 62;\n}}"
     )
     address = out.shared_address(window, ["0"] * len(window.size))
     variable = out.unique("cake_descriptor")

@@ -18,11 +18,11 @@ Conversion = Literal["none", "in_thread", "shuffle", "shared"]
 """Nothing moves; registers of a thread are permuted; lanes of a warp exchange; warps exchange through shared
 memory."""
 
-WORDS: dict[Conversion, str] = {
+MOVES: dict[Conversion, str] = {
     "none": "nothing moves",
     "in_thread": "each thread permutes its own registers",
     "shuffle": "lanes of a warp exchange elements by shuffles",
-    "shared": "warps exchange elements through shared memory",
+    "shared": "warps exchange elements: store one to shared memory and load it as the other is held",
 }
 
 
@@ -39,6 +39,12 @@ def conversion(source: RegisterLayout, target: RegisterLayout, shape: tuple[int,
     if one is not None and other is not None and one.bits == other.bits and 1 << one.bits == prod(shape):
         return _by_spans(one, other, a, b)
     return _by_elements(a, b, everywhere)
+
+
+def meeting(one: RegisterLayout, other: RegisterLayout, shape: tuple[int, ...]) -> Conversion:
+    """The least that brings either of two fragments of `shape` to the layout of the other."""
+    ways = (conversion(one, other, shape), conversion(other, one, shape))
+    return min(ways, key=list(MOVES).index)
 
 
 def _by_spans(one: Linear, other: Linear, a: Ownership, b: Ownership) -> Conversion:

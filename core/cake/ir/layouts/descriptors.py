@@ -11,7 +11,10 @@ descriptor", "Valid Combinations of Type-Size, Major-ness and Swizzling" (tcgen0
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
+
+from cake.ir.layouts.legality import CHUNK, Illegal
 
 if TYPE_CHECKING:
     from cake.ir.types import DType, RegionType
@@ -19,8 +22,6 @@ if TYPE_CHECKING:
 Major = Literal["K", "MN"]
 """The axis along which neighbouring elements are neighbours in memory."""
 
-CHUNK = 16
-"""Bytes of one row of a core matrix: the unit of descriptors."""
 GROUP = 8
 """Rows of a core matrix."""
 STEP = 32
@@ -32,14 +33,6 @@ TCGEN05_SWIZZLE = {0: 0, 128: 2, 64: 4, 32: 6}
 """Swizzle in bytes -> bits 61-63 of a shared memory descriptor of tcgen05."""
 TCGEN05_VERSION = 0b001
 """Bits 46-48 of a shared memory descriptor of tcgen05."""
-
-
-@dataclass(frozen=True, slots=True)
-class Illegal:
-    """Why a window is no operand, in words, and what to do."""
-
-    reason: str
-    help: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +110,7 @@ def encoded(value: int) -> int:
     return (value & 0x3FFFF) >> 4
 
 
+@lru_cache(maxsize=256)
 def matrix_descriptor(window: RegionType, major: Major) -> Descriptor | Illegal:
     """The descriptor of a matrix operand, or why the tensor cores cannot read it so.
 
