@@ -150,7 +150,8 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
                 if cause == "overtaken":
                     return earlier.asynchronous_write
                 reused = not earlier.write and earlier.asynchronous
-                return later.asynchronous_write and cause != "unfenced" and not reused
+                ring = later.buffer.space != "tensor" and cause != "unfenced"
+                return later.asynchronous_write and ring and not reused
         return False
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:

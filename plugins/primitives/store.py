@@ -3,7 +3,7 @@
 Takes
     `store(y[row, :], v, vector=w)` a row that the role holds as vectors; `store(s[i], scalar)` one element,
     by lane 0 of each executing warp; `store(c[row:+m, col:+n], acc, vector=2)` an accumulator, two
-    neighbouring columns at once (or one).
+    neighbouring columns at once (or one); rows from tensor memory, `vector` columns at once.
 Touches
     Writes the elements of the window that lie inside the tensor, through the generic proxy. Phantoms are
     never written.
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from cake.codegen.pieces import ACCESS, loop, packing, shared_store
-from cake.ir.layouts import Accumulator, Replicated, Vector
+from cake.ir.layouts import LANES, Accumulator, Replicated, TensorRows, Vector
 from cake.ir.types import RegionType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -72,6 +72,8 @@ class Store(Primitive):
                 self._check_row(site, window, width, held)
             case Accumulator():
                 self._check_tile(site, window, width)
+            case TensorRows():
+                self._check_rows(site, window, width)
             case Replicated():
                 if value.shape != ():
                     raise site.refuse("value", "a replicated fragment is stored element by element")
@@ -95,6 +97,19 @@ class Store(Primitive):
             message = f"rows of `{window.buffer.name}` hold {window.buffer.shape[-1]} elements, an odd number"
             raise site.refuse("vector", message, help="vector=1, or add `require(N % 2 == 0)`")
 
+    def _check_rows(self, site: Site, window: RegionType, width: int) -> None:
+        """One row a thread, `width` columns at once; in a global tensor what sticks out is left."""
+        if window.window[-2:] != window.shape:
+            raise site.refuse("window", "the rows and columns of a tile are the tensor's last two axes")
+        size = width * window.dtype.bytes
+        if size not in (4, 8, 16):
+            message = f"one access moves 4, 8 or 16 bytes, not {width} x {window.dtype.bytes}"
+            raise site.refuse("vector", message)
+        pitch = window.buffer.shape[-1]
+        if window.shape[1] % width or pitch % width:
+            message = f"rows of {window.shape[1]} elements at a pitch of {pitch} are not whole vectors"
+            raise site.refuse("vector", message, help=f"add `require(... % {width} == 0)` or lower `vector`")
+
     def _parts(self, op: Op) -> list[tuple[Any, Region]]:
         """Windows that this warp writes, each with the index of its values in the warp's array."""
         region, value = op.region("window"), op.site.fragment("value")
@@ -103,7 +118,7 @@ class Store(Primitive):
             width = region.buffer.dtype.bytes
             parts = row_parts(op, layout, "window")
             return [((chunk, slice(0, part.bytes // width)), part) for chunk, part in parts]
-        if not isinstance(layout, Accumulator):
+        if not isinstance(layout, Accumulator | TensorRows):
             return [((), region)]
         rows = layout.warp_shape(value.shape)[0]
         start, size = [0] * len(region.size), list(region.size)
@@ -114,7 +129,8 @@ class Store(Primitive):
         region = op.region("window")
         buffer = region.buffer
         legal: list[Effect] = [Aligned(buffer, region.start, max(1, op.args["vector"]) * buffer.dtype.bytes)]
-        if not isinstance(op.site.fragment("value").layout, Accumulator):
+        tile = isinstance(op.site.fragment("value").layout, Accumulator | TensorRows)
+        if not tile or buffer.space == "shared":
             legal.append(Inside(region))
         if buffer.space == "shared" and isinstance(layout := op.site.fragment("value").layout, Vector):
             legal.append(Banked(buffer, row_traffic(op, layout)))
@@ -148,6 +164,8 @@ class Store(Primitive):
                 _lower_row(out, window, value, layout)
             case Accumulator() as layout:
                 _lower_tile(out, window, value, layout, 2 if op.site.operand("vector").constant == 2 else 1)
+            case TensorRows():
+                _lower_rows(out, window, value, op.site.integer("vector"))
             case _:
                 _lower_scalar(out, window, value)
         if shared:
@@ -271,6 +289,22 @@ def _lower_row(out: Writer, window: Window, value: Registers, layout: Vector) ->
     with loop(out, "c_", layout.chunks(value.type.shape)):
         out.line(f"const int at_ = c_ * {layout.stride} + {out.thread} * {width};")
         out.line(f"{guard}{_store(out, window, index, width * dtype.bytes, whole)}")
+
+
+def _lower_rows(out: Writer, window: Window, value: Registers, width: int) -> None:
+    """Thread t of the warpgroup stores row t."""
+    rows, columns = value.type.shape
+    kind, registers = ACCESS[width * value.type.dtype.bytes]
+    fields = _fields(value, f"c_ * {registers}", registers)
+    whole = fields[0] if registers == 1 else f"make_{kind}({', '.join(fields)})"
+    out.line("{")
+    out.line(f"const int r_ = {out.warp} % {rows // LANES} * {LANES} + {out.lane};")
+    with loop(out, "c_", columns // width):
+        index = ["0"] * (len(window.size) - 2) + ["r_", f"c_ * {width}"]
+        statement = _store(out, window, index, width * value.type.dtype.bytes, whole)
+        inside = out.in_bounds(window, index) if window.buffer.space == "global" else "true"
+        out.line(statement if inside == "true" else f"if ({inside}) {statement}")
+    out.line("}")
 
 
 def _store(out: Writer, window: Window, index: list[str], size: int, whole: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cake.codegen.pieces import loop
-from cake.ir.layouts import Accumulator
+from cake.ir.layouts import Accumulator, TensorRows
 from cake.ir.types import DType, FragmentType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -35,7 +35,7 @@ from cake.kinds.primitive import (
 )
 from cake.machine.effects import Effect
 
-LAYOUTS = {"mma": Accumulator(1), "wgmma": Accumulator(4)}
+LAYOUTS = {"mma": Accumulator(1), "wgmma": Accumulator(4), "tensor": TensorRows()}
 
 
 class Zeros(Primitive):

@@ -76,6 +76,13 @@ TOP = st.one_of(
         st.builds(n.Name, NAMES),
         st.one_of(st.none(), EXPRESSIONS),
     ),
+    st.builds(
+        n.TensorMemory,
+        NAMES,
+        st.just("f32"),
+        st.lists(EXPRESSIONS, min_size=1, max_size=3).map(tuple),
+        EXPRESSIONS,
+    ),
     st.builds(n.MBarrier, NAMES, st.one_of(st.none(), EXPRESSIONS), EXPRESSIONS),
     st.builds(n.Role, WORDS, EXPRESSIONS, st.booleans(), BODIES),
     STATEMENTS,

@@ -199,6 +199,8 @@ class _Generator:
         out.line(f"[[maybe_unused]] const int cake_rank = cake_warp{shift};")
         out.line("[[maybe_unused]] const int cake_thread = cake_rank * 32 + cake_lane;")
         self.enter(info)
+        if self.instance.tensor_columns:
+            out.line(f"[[maybe_unused]] const unsigned cake_tensor = {out.tensor_base()};")
         self.scopes.append({})
         self.block(role.body)
         self.scopes.pop()
@@ -219,7 +221,7 @@ class _Generator:
 
     def stmt(self, stmt: n.Stmt) -> None:
         out = self.out
-        if not isinstance(stmt, n.Require | n.Grid | n.Cluster | n.Shared | n.MBarrier):
+        if not isinstance(stmt, n.Declaration):
             out.place(stmt.span.line)
         match stmt:
             case n.Assign(targets=targets, value=value):
@@ -388,7 +390,7 @@ class _Generator:
         if isinstance(known, str):
             return known
         if name in BUILTINS:
-            return BUILTINS[name]
+            return "cake_warp" if name == "warp" and self.role is None else BUILTINS[name]
         value = self.instance.values[name]
         if isinstance(value, float) and not isfinite(value):
             return literal(value)
@@ -453,7 +455,7 @@ class _Generator:
                 "0"
                 if start is None
                 else self.narrow(start)
-                if buffer.space == "shared"
+                if buffer.space != "global"
                 else self.scalar(start)
             )
             if start is not None:

@@ -151,6 +151,36 @@ class Writer:
         local = " + ".join(w for w in words if w != "0")
         return self.remote_address(local, window.rank) if window.rank else local
 
+    def tensor_base(self) -> str:
+        """C++ expression: the address of the tensor memory that was allocated, read from shared memory."""
+        name = "cake_tensor_base"
+        text = (
+            "__device__ __forceinline__ unsigned cake_tensor_base(unsigned slot) {\n    unsigned base;\n"
+            '    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(base) : "r"(slot) : "memory");\n'
+            "    return base;\n}"
+        )
+        return f"{self.helper(name, text)}({self.tensor_slot()})"
+
+    def tensor_slot(self) -> str:
+        """C++ expression: the shared address of the word that holds the allocated address."""
+        return self.base("cake_tensor_slot", self.instance.tensor_slot)
+
+    def tensor_address(self, window: Window, column: int = 0) -> str:
+        """Tensor memory address of a 32-bit column of a window, lane 0: columns count from the lowest bit."""
+        buffer = window.buffer
+        width = buffer.shape[-1] * buffer.dtype.bytes // 4
+        terms: list[str] = []
+        stride = width
+        for axis in reversed(range(len(buffer.shape) - 2)):
+            terms.insert(0, times(group(window.origin[axis], MULTIPLICATIVE), stride))
+            stride *= buffer.shape[axis]
+        packed = 4 // buffer.dtype.bytes
+        inner = window.origin[-1]
+        if packed > 1:
+            inner = str(int(inner) // packed) if inner.isdigit() else f"({inner}) / {packed}"
+        terms += [*summands(inner), str(buffer.offset + column)]
+        return total(["cake_tensor", *(t for t in terms if t != "0")])
+
     def swizzle(self, span: int) -> str:
         """Name of the device function that places a byte offset under a swizzle of `span` bytes."""
         name = f"cake_swizzle_{span}"

@@ -37,6 +37,8 @@ BUILTINS = ("block", "blocks", "rank", "warp", "warpgroup", "remote")
 _KIND_WORDS = {
     "fragment": "a fragment",
     "shared": "a window of shared memory",
+    "tensor": "a window of tensor memory",
+    "bool": "a condition",
     "global": "a window of a global tensor",
     "barrier": "an mbarrier",
     "remote": "a window of shared memory in another CTA",
@@ -272,7 +274,7 @@ class Expressions:
                 self.expect(item.start, INT, "the start of a window")
                 self.expect(item.size, INT, "the size of a window")
                 size = self.constant(item.size, "the size of a window")
-            if size <= 0 or (buffer.space == "shared" and size > extent):
+            if size <= 0 or (buffer.space != "global" and size > extent):
                 raise self.fail(
                     "type/index",
                     f"a window of {size} does not fit axis {axis} of `{base}` ({extent})",
@@ -405,6 +407,8 @@ class Expressions:
                 return ("remote_barrier" if remote else "barrier",)
             case ScalarType(kind="int"):
                 return ("int", "float")
+            case ScalarType(kind="bool"):
+                return ("bool",)
             case ScalarType(kind="float"):
                 return ("float",)
             case TextType():

@@ -24,6 +24,7 @@ SWIZZLE_ALIGNMENT = 1024
 BUFFER_ALIGNMENT = 128
 MAX_THREADS = 1024
 MAX_CLUSTER = 8
+TENSOR_LANES, TENSOR_COLUMNS = 128, 512
 MAX_AXIS = 2**31 - 2**20
 """Index arithmetic on one axis is 32-bit with room for a tile; offsets are formed in 64 bits."""
 
@@ -60,6 +61,10 @@ class Instance:
     blocks: int = 0
     cluster: int = 1
     shared_bytes: int = 0
+    tensor_columns: int = 0
+    """32-bit columns of tensor memory that declared buffers reach over."""
+    tensor_slot: int = 0
+    """Offset in shared memory of the word that holds the address of what was allocated."""
     types: dict[int, Type] = field(default_factory=dict)
     sites: dict[int, tuple[Primitive, Site]] = field(default_factory=dict)
 
@@ -184,6 +189,7 @@ class _Layout:
         self.stop()
         self.launch()
         self.shared()
+        self.tensor()
         self.stop()
 
     def stop(self) -> None:
@@ -344,7 +350,36 @@ class _Layout:
                 ring.name, count, arrivals, offset, ring.count is None
             )
             offset += 8 * count
+        if any(isinstance(s, n.TensorMemory) for s in self.kernel.body):
+            self.instance.tensor_slot = offset
+            offset += 8
         self.instance.shared_bytes = offset
+
+    def tensor(self) -> None:
+        """Tensor memory: 128 lanes x 512 columns of 32 bits (PTX ISA, "Tensor Memory")."""
+        placed: list[Buffer] = []
+        for stmt in (s for s in self.kernel.body if isinstance(s, n.TensorMemory)):
+            shape = tuple(self.natural(axis, f"an axis of `{stmt.name}`", 2**16) for axis in stmt.shape)
+            column = self.value(stmt.column, "column")
+            dtype = DType(stmt.dtype)
+            if len(shape) < 2 or shape[-2] != TENSOR_LANES or shape[-1] * dtype.bytes % 4:
+                message = f"tensor memory is [..., {TENSOR_LANES} lanes, whole 32-bit columns]"
+                self.refuse("type/tensor-memory", f"{message}, here {list(shape)}", stmt.span)
+                continue
+            buffer = Buffer(stmt.name, "tensor", dtype, shape, offset=column)
+            end = column + buffer.columns
+            if column < 0 or end > TENSOR_COLUMNS:
+                message = (
+                    f"`{stmt.name}` reaches over columns {column} to {end - 1}; there are {TENSOR_COLUMNS}"
+                )
+                self.refuse("res/tensor-capacity", message, stmt.span)
+            for other in placed:
+                if column < other.offset + other.columns and other.offset < end:
+                    message = f"`{stmt.name}` and `{other.name}` share columns"
+                    self.refuse("type/tensor-memory", message, stmt.column.span, "give each its own columns")
+            placed.append(buffer)
+            self.instance.buffers[stmt.name] = buffer
+            self.instance.tensor_columns = max(self.instance.tensor_columns, end)
 
     def buffer(self, stmt: n.Shared) -> Buffer:
         shape = tuple(self.natural(axis, f"an axis of `{stmt.name}`", 2**20) for axis in stmt.shape)

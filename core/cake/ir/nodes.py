@@ -208,6 +208,17 @@ class Shared(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMemory(Node):
+    """`name = TensorMemory[dtype, stages..., 128, n](column=c)`: lanes x columns of tensor memory, from
+    column c of what the CTA allocates."""
+
+    name: str
+    dtype: str
+    shape: tuple[Expr, ...]
+    column: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class MBarrier(Node):
     """`name = MBarrier[n](arrivals=k)`: n mbarriers (one without brackets), k arrivals a phase."""
 
@@ -216,7 +227,9 @@ class MBarrier(Node):
     arrivals: Expr
 
 
-Stmt = Assign | Do | For | If | OneThread | Task | Role | Require | Grid | Cluster | Shared | MBarrier
+Declaration = Require | Grid | Cluster | Shared | TensorMemory | MBarrier
+"""What stands at the top level and does nothing by itself."""
+Stmt = Assign | Do | For | If | OneThread | Task | Role | Declaration
 
 
 # --- the kernel -------------------------------------------------------------------------------------------
@@ -316,6 +329,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (size,)
         case Shared(shape=shape, swizzle=swizzle, overlay=overlay, offset=offset):
             return (*shape, *(e for e in (swizzle, overlay, offset) if e is not None))
+        case TensorMemory(shape=shape, column=column):
+            return (*shape, column)
         case MBarrier(count=count, arrivals=arrivals):
             return (arrivals,) if count is None else (count, arrivals)
     return ()

@@ -277,12 +277,12 @@ class _Reader:
         return declared if declared is not None else n.Assign(targets, self.expr(value), span=span)
 
     def declaration(self, targets: tuple[str, ...], value: ast.expr, span: Span) -> n.Stmt | None:
-        """`Shared[...]`, `Shared[...](swizzle=..., overlay=..., offset=...)`, `MBarrier[n](arrivals=...)`."""
+        """`Shared[...](swizzle=...)`, `TensorMemory[...](column=...)`, `MBarrier[n](arrivals=...)`."""
         keywords = value.keywords if isinstance(value, ast.Call) else []
         head = value.func if isinstance(value, ast.Call) else value
         base = head.value if isinstance(head, ast.Subscript) else head
         kind = _name(base)
-        if kind not in ("Shared", "MBarrier"):
+        if kind not in ("Shared", "TensorMemory", "MBarrier"):
             return None
         if len(targets) != 1 or (isinstance(value, ast.Call) and value.args):
             self.refuse(value, "declaration", f"`name = {kind}[...](keyword=value)` declares one name")
@@ -292,6 +292,11 @@ class _Reader:
         options = {k.arg: self.expr(k.value) for k in keywords}
         if kind == "Shared":
             return self.shared(targets[0], items, options, value, span)
+        if kind == "TensorMemory":
+            if len(items) < 2 or set(options) != {"column"}:
+                self.refuse(value, "declaration", "tensor memory is `TensorMemory[dtype, axes...](column=c)`")
+            shape = self.each(items[1:], lambda e: self.expr(cast(ast.expr, e)))
+            return n.TensorMemory(targets[0], self.dtype(items[0]), shape, options["column"], span=span)
         if len(items) > 1 or set(options) != {"arrivals"}:
             self.refuse(
                 value, "declaration", "an mbarrier is `MBarrier(arrivals=k)` or `MBarrier[n](arrivals=k)`"

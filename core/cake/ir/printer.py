@@ -126,6 +126,9 @@ def _simple(stmt: n.Stmt) -> str:
             options = [f"{key}={expr_text(value)}" for key, value in given if value is not None]
             option = f"({_list(options)})" if options else ""
             return f"{name} = Shared[{_list((dtype, *map(expr_text, shape)))}]{option}"
+        case n.TensorMemory(name=name, dtype=dtype, shape=shape, column=column):
+            axes = _list((dtype, *map(expr_text, shape)))
+            return f"{name} = TensorMemory[{axes}](column={expr_text(column)})"
         case n.MBarrier(name=name, count=count, arrivals=arrivals):
             index = f"[{expr_text(count)}]" if count is not None else ""
             return f"{name} = MBarrier{index}(arrivals={expr_text(arrivals)})"

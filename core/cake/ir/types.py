@@ -67,10 +67,11 @@ class DTypeType:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A named piece of memory: `shape` in elements, last axis contiguous; `offset` in bytes if shared."""
+    """A named piece of memory: `shape` in elements, last axis contiguous; `offset` in bytes if shared. In
+    tensor memory the last two axes are lanes and columns, and `offset` is the first 32-bit column."""
 
     name: str
-    space: Literal["global", "shared"]
+    space: Literal["global", "shared", "tensor"]
     dtype: DType
     shape: tuple[int, ...]
     output: bool = False
@@ -80,6 +81,11 @@ class Buffer:
     @property
     def bytes(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.bytes
+
+    @property
+    def columns(self) -> int:
+        """32-bit columns of tensor memory that it takes, all stages together."""
+        return int(np.prod(self.shape[:-2], dtype=np.int64)) * (self.shape[-1] * self.dtype.bytes // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,9 @@ BOOL = ScalarType("bool")
 FLOAT = ScalarType("float")
 
 
+_SPACES = {"global": "global", "shared": "shared", "tensor": "tensor memory"}
+
+
 def describe(kind: Type) -> str:
     """The type as an author would say it."""
     match kind:
@@ -147,7 +156,7 @@ def describe(kind: Type) -> str:
         case RegionType(buffer=buffer, shape=shape, remote=remote):
             extent = "x".join(map(str, shape)) or "scalar"
             where = " in another CTA" if remote else ""
-            return f"a {extent} window of {buffer.space} {buffer.name} ({buffer.dtype.value}){where}"
+            return f"a {extent} window of {_SPACES[buffer.space]} {buffer.name} ({buffer.dtype.value}){where}"
         case BarrierType(name=name, indexed=indexed, remote=remote):
             where = " of another CTA" if remote else ""
             return f"the mbarrier {name}{where}" if indexed else f"the mbarrier array {name}"

@@ -25,6 +25,7 @@ from cake.ir.types import (
 from cake.kinds.primitive import Scope
 
 MAX_UNROLL = 1024
+_DECLARED = n.Shared | n.TensorMemory | n.MBarrier
 
 
 def check_types(instance: Instance) -> list[Diagnostic]:
@@ -41,7 +42,7 @@ class _Statements(Expressions):
         base = self.scopes[0]
         for name, value in self.instance.values.items():
             base[name] = FLOAT if isinstance(value, float) else INT
-        for name in ("block", "blocks", "rank"):
+        for name in ("block", "blocks", "rank", "warp"):
             base[name] = INT
         self.lets = set(self.instance.values) - set(self.instance.dims) - set(self.instance.constants)
         self.frozen = {
@@ -59,7 +60,7 @@ class _Statements(Expressions):
     def _check_names(self) -> None:
         kernel = self.instance.kernel
         seen: dict[str, Span] = {}
-        declared = [(s.name, s.span) for s in kernel.body if isinstance(s, n.Shared | n.MBarrier)]
+        declared = [(s.name, s.span) for s in kernel.body if isinstance(s, _DECLARED)]
         params = [(p.name, p.span) for p in kernel.params]
         dims = [(d, kernel.span) for d in kernel.dims]
         for name, span in [*params, *dims, *((c.name, c.span) for c in kernel.constants), *declared]:
@@ -110,7 +111,7 @@ class _Statements(Expressions):
                 if not top:
                     raise self.fail("type/nested-role", "roles stand at the top level of a kernel", stmt.span)
                 self.role(stmt)
-            case n.Require() | n.Grid() | n.Cluster() | n.Shared() | n.MBarrier():
+            case n.Require() | n.Grid() | n.Cluster() | n.Shared() | n.TensorMemory() | n.MBarrier():
                 if not top:
                     raise self.fail(
                         "type/nested-declaration",

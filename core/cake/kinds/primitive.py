@@ -28,7 +28,9 @@ Kind = Literal[
     "fragment",
     "shared",
     "global",
+    "tensor",
     "barrier",
+    "bool",
     "remote",
     "remote_barrier",
     "int",
@@ -281,6 +283,10 @@ class Writer(Protocol):
 
     def global_index(self, window: Window, index: Sequence[str]) -> str:
         """C++ expression (long long, in elements) of an element of a global tensor."""
+        ...
+
+    def tensor_address(self, window: Window, column: int = 0) -> str:
+        """C++ expression (unsigned, lane 0) of a 32-bit column of a window of tensor memory."""
         ...
 
     def in_bounds(self, window: Window, index: Sequence[str]) -> str:

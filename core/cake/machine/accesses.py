@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cake.ir.types import Buffer
 from cake.machine import effects as fx
 from cake.machine import facts as ft
-from cake.machine import overlays
+from cake.machine import overlays, tensor_memory
 from cake.machine.agents import Agent
 from cake.machine.program import Instruction
 from cake.machine.shadow import Knowledge, Record
@@ -88,7 +88,11 @@ def access(
     if event < 0 or proxy == "generic":
         # Program order orders a warp's own generic accesses.
         clock = clock if clock[index] >= new.epoch else [*clock[:index], new.epoch, *clock[index + 1 :]]
-    known = Knowledge(clock, engine.known(agent))
+    events = engine.known(agent)
+    if buffer.space == "tensor":
+        tensor_memory.usable(engine, agent, instruction, buffer)
+        events = tensor_memory.known(agent, completion)
+    known = Knowledge(clock, events)
     for old in shadow.conflicts(new, known):
         race(engine, agent, access_of(old, buffer), old, new, buffer)
     others = engine.aliases.get(buffer.name)
@@ -121,7 +125,9 @@ def valueless(engine: Engine, cta: int, new: Record, buffer: Buffer) -> None:
 
 def race(engine: Engine, agent: Agent, earlier: ft.Access, old: Record, new: Record, buffer: Buffer) -> None:
     cause: ft.Cause
-    if old.event >= 0:
+    if buffer.space == "tensor":
+        cause = "tensor_unfenced" if engine.known(agent) >> old.event & 1 else "tensor_unfinished"
+    elif old.event >= 0:
         cause = unfinished(engine, agent, old)
     elif agent.clock.seen[old.warp] >= old.epoch or old.warp == new.warp:
         cause = "unfenced"
@@ -175,6 +181,8 @@ def asynchronous(engine: Engine, agent: Agent, instruction: Instruction, effect:
     engine.events += 2
     reads, writes = engine.events, engine.events - 1
     slot = engine.slot(agent, effect.barrier) if effect.barrier is not None else None
+    if effect.group == "tcgen05":
+        agent.issued |= 1 << reads | 1 << writes
     parts: tuple[fx.Read | fx.Write, ...] = (*effect.reads, *effect.writes)
     for part in parts:
         is_write = isinstance(part, fx.Write)
@@ -208,4 +216,5 @@ HANDLERS: Mapping[type, Callable[..., None]] = {
     fx.Inside: inside,
     fx.Banked: banked,
     fx.Async: asynchronous,
+    **tensor_memory.HANDLERS,
 }

@@ -43,6 +43,10 @@ class Agent:
     """Rank of its CTA in the cluster."""
     lane_events: int = 0
     """Completions known to the elected or copying lanes, not yet to the whole warp."""
+    tensor: int = 0
+    """Operations on tensor memory that its own ones come after: waited for itself, or fenced."""
+    issued: int = 0
+    """Its own operations on the tensor cores, which keep their order."""
     executed: int = 0
     register_fence: int = -1
     blocked: Callable[[], bool] | None = None

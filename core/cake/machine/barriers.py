@@ -14,12 +14,14 @@ from cake.machine.effects import BarrierSlot
 @dataclass(slots=True)
 class Clock:
     """What is known to have happened: warp w up to epoch `seen[w]`, and visible to the async proxy up to
-    `published[w]`; `events` has a bit for each asynchronous operation known complete; `phases` how many
-    phases of an mbarrier are known complete."""
+    `published[w]`; `events` has a bit for each asynchronous operation known complete, `tensor` for those on
+    tensor memory that a tcgen05 fence has handed on; `phases` how many phases of an mbarrier are known
+    complete."""
 
     seen: list[int]
     published: list[int]
     events: int = 0
+    tensor: int = 0
     phases: dict[BarrierSlot, int] = field(default_factory=dict)
 
     @classmethod
@@ -27,7 +29,7 @@ class Clock:
         return cls([0] * warps, [0] * warps)
 
     def copy(self) -> Clock:
-        return Clock(self.seen[:], self.published[:], self.events, self.phases.copy())
+        return Clock(self.seen[:], self.published[:], self.events, self.tensor, self.phases.copy())
 
     def join(self, other: Clock, within: range | None = None) -> None:
         """Know what `other` knows, too; of warps, only those `within`."""
@@ -39,6 +41,7 @@ class Clock:
         self.seen = [a if a > b else b for a, b in zip(self.seen, other.seen, strict=True)]
         self.published = [a if a > b else b for a, b in zip(self.published, other.published, strict=True)]
         self.events |= other.events
+        self.tensor |= other.tensor
         for slot, phase in other.phases.items():
             if phase > self.phases.get(slot, 0):
                 self.phases[slot] = phase
@@ -64,13 +67,13 @@ class Barrier:
     expects: dict[Span, None] = field(default_factory=dict)
     copies: dict[Span, None] = field(default_factory=dict)
     waiters: dict[int, tuple[int, int, Span]] = field(default_factory=dict)
-    """Per warp its latest wait: completed phases it needed, its epoch, its place."""
+    """Per warp its latest wait: completed phases it needed, the event of its end, its place."""
 
     def lapped(self) -> Span | None:
         """A wait that nothing keeps this phase from passing by: the warp may look only when one more phase is
         over, and see the parity that makes it wait."""
-        for warp, (needed, epoch, span) in self.waiters.items():
-            if needed == self.phase - 1 and self.history[-1].seen[warp] < epoch:
+        for needed, event, span in self.waiters.values():
+            if needed == self.phase - 1 and not self.history[-1].events >> event & 1:
                 return span
         return None
 

@@ -16,8 +16,9 @@ Box = tuple[tuple[int, int], ...]
 """Per axis of the buffer: first index and extent, in elements, clipped to the buffer."""
 
 Proxy = Literal["generic", "async"]
-Group = Literal["cp_async", "bulk", "wgmma"]
-FenceKind = Literal["async_proxy", "mbarrier_init", "wgmma"]
+Group = Literal["cp_async", "bulk", "wgmma", "tcgen05", "tcgen05_ld", "tcgen05_st"]
+"""How asynchronous operations of a warp complete: groups that are waited for, or committed to an mbarrier."""
+FenceKind = Literal["async_proxy", "mbarrier_init", "wgmma", "tcgen05_before", "tcgen05_after"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ class Async:
 
     `proxy` is "async" for the copy engine and the tensor cores, "generic" for cp.async. Completion is
     observed through `barrier` (its bytes counted there) or through the group of kind `group` that the
-    warp commits next. `fragment` names the operand whose registers are written asynchronously (wgmma).
+    warp commits next. `fragment` names the operand whose registers are written asynchronously (wgmma),
+    `result`: the fragment that results is.
     """
 
     reads: tuple[Read, ...] = ()
@@ -130,6 +132,7 @@ class Async:
     barrier: BarrierSlot | None = None
     bytes: int = 0
     fragment: str = ""
+    result: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,27 @@ class WaitGroup:
     group: Group
     pending: int
     reads_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTo:
+    """tcgen05.commit: one arrival on `slot` once all that this thread has issued to tcgen05 is complete."""
+
+    slot: BarrierSlot
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """tcgen05.alloc: `columns` of tensor memory for the CTA."""
+
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocate:
+    """tcgen05.dealloc: give `columns` back."""
+
+    columns: int
 
 
 # --- synchronization --------------------------------------------------------------------------------------
@@ -222,6 +246,9 @@ Effect = (
     | Banked
     | Async
     | Commit
+    | CommitTo
+    | Allocate
+    | Deallocate
     | WaitGroup
     | InitBarrier
     | Arrive

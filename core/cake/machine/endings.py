@@ -10,6 +10,7 @@ import numpy as np
 from cake.diagnostics import Span
 from cake.machine import effects as fx
 from cake.machine import facts as ft
+from cake.machine import tensor_memory
 from cake.machine.accesses import access_of
 from cake.machine.agents import Agent, Reach
 from cake.machine.barriers import Groups
@@ -80,6 +81,7 @@ def signallers(engine: Engine, slot: fx.BarrierSlot | None) -> tuple[Span, ...]:
 
 def exit_checks(engine: Engine) -> None:
     absent_peers(engine)
+    tensor_memory.leaked(engine)
     for (instruction, cta, group), counts in engine.together.items():
         if len(set(counts)) > 1:
             role = engine.agents[cta * engine.warps + 4 * group].warp.role.name
@@ -164,7 +166,9 @@ def unwritten(every: list[Engine]) -> None:
 def undrained(engine: Engine, agent: Agent, kind: str, groups: Groups) -> None:
     """Every group must be committed, and its reads of shared memory known complete, before the CTA ends."""
     known = agent.clock.events | agent.lane_events
-    group: fx.Group = "bulk" if kind == "bulk" else "wgmma" if kind == "wgmma" else "cp_async"
+    group: fx.Group = kind  # type: ignore[assignment]
+    if kind in ("tcgen05_ld", "tcgen05_st"):
+        return  # their registers and columns are the warp's own until it gives them away
     for _, _, span in groups.open[:1]:
         engine.find(ft.Undrained(group, span, False))
     for closed in groups.closed:

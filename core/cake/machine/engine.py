@@ -16,7 +16,7 @@ import numpy as np
 from cake.diagnostics import NOWHERE, Span
 from cake.ir.instance import Instance
 from cake.ir.types import FragmentType
-from cake.machine import accesses, endings, overlays, registers, synchronization
+from cake.machine import accesses, endings, overlays, registers, synchronization, tensor_memory
 from cake.machine import effects as fx
 from cake.machine import facts as ft
 from cake.machine.agents import Agent, FragmentValue, Reach
@@ -74,6 +74,7 @@ class Engine:
         self.init_epochs: dict[fx.BarrierSlot, tuple[int, int]] = {}
         self.pools = [0] * instance.cluster
         self.reaches: list[Reach] = []
+        self.tensor: dict[int, tensor_memory.Allocation] = {}
         self.events = 0
         self.firsts: dict[tuple[Instruction, int], int] = {}
         self.copies: list[tuple[int, Instruction, fx.BarrierSlot]] = []
@@ -139,7 +140,7 @@ class Engine:
         event = -1
         asynchronous = ""
         for effect in instruction.primitive.effects(op):
-            if type(effect) is fx.Async and effect.fragment:
+            if type(effect) is fx.Async and (effect.fragment or effect.result):
                 asynchronous, event = effect.fragment, self.events + 1
             HANDLERS[type(effect)](self, agent, instruction, effect)
         for fragment in fragments:

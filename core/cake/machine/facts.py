@@ -41,7 +41,7 @@ class Access:
         return self.write and isinstance(self.completion, BarrierSlot)
 
 
-Cause = Literal["unordered", "unfenced", "incomplete", "overtaken"]
+Cause = Literal["unordered", "unfenced", "incomplete", "overtaken", "tensor_unfinished", "tensor_unfenced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,9 @@ class Race:
     completes in its warp: not even from its issue); "unfenced" ordered, but the earlier generic access was
     not published to the async proxy by its thread; "incomplete" the earlier asynchronous operation is not
     known to have completed; "overtaken" unordered or incomplete, but the reader was told of an earlier
-    execution of the same write: the bytes it was told of are being replaced.
+    execution of the same write: the bytes it was told of are being replaced. In tensor memory:
+    "tensor_unfinished" the earlier operation is not known to have completed, "tensor_unfenced" it is, but no
+    tcgen05 fences hand it on.
     """
 
     earlier: Access
@@ -213,6 +215,30 @@ class ClusterMisuse:
     span: Span
 
 
+TensorKind = Literal[
+    "unallocated",
+    "beyond",
+    "unordered",
+    "freed",
+    "freed_in_use",
+    "wrong_size",
+    "allocated_twice",
+    "leaked",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMisuse:
+    """Tensor memory against its life cycle: used without being allocated ("unallocated"), over more columns
+    than are ("beyond"), by who does not know of the allocation ("unordered"), after ("freed") or while
+    ("freed_in_use") it is given back; given back with another size; allocated twice; never given back
+    ("leaked"). `other`: the other place."""
+
+    kind: TensorKind
+    span: Span
+    other: Span | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class FragmentHazard:
     """Registers touched while the tensor cores own them ("in_flight"), or handed over "unfenced"."""
@@ -314,6 +340,7 @@ Finding = (
     | RunAhead
     | AbsentPeer
     | ClusterMisuse
+    | TensorMisuse
     | FragmentHazard
     | Undrained
     | RegisterPool

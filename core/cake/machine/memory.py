@@ -48,7 +48,7 @@ class Memory:
 
     def storage(self, region: fx.Region) -> Array:
         """What holds the buffer of `region`: its array, or a flat one in which `places` finds elements."""
-        if region.buffer.space == "shared":
+        if region.buffer.space != "global":
             return self.shared[region.cta if region.cta >= 0 else self.cta][region.buffer.name]
         return self.arrays[region.buffer.name]
 

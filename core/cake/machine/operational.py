@@ -28,6 +28,8 @@ from cake.machine.policies import Policy
 from cake.machine.program import Instruction, Program, Warp
 
 MAX_STEPS = 400_000
+IN_ORDER = ("wgmma", "tcgen05")
+"""Kinds of operations that the hardware carries out in the order of their issue by a warp."""
 Array = np.ndarray[Any, Any]
 
 
@@ -76,6 +78,14 @@ class Strand:
     open: dict[str, list[Pending]] = field(default_factory=dict)
     closed: dict[str, list[list[Pending]]] = field(default_factory=dict)
     cluster_arrival: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Promise:
+    """An arrival that is made once operations are done."""
+
+    slot: fx.BarrierSlot
+    owed: list[Pending]
 
 
 @dataclass(slots=True, eq=False)
@@ -133,13 +143,17 @@ class Execution:
         # What the async proxy sees of shared memory: a second copy where it may lag behind.
         self.published = memory.shared
         if policy.stale:
-            self.published = [fresh_shared(instance) for _ in range(instance.cluster)]
+            own = [fresh_shared(instance) for _ in range(instance.cluster)]
+            tensor = [b.name for b in instance.buffers.values() if b.space == "tensor"]
+            pairs = zip(memory.shared, own, strict=True)
+            self.published = [{**new, **{name: held[name] for name in tensor}} for held, new in pairs]
         self.phases: dict[fx.BarrierSlot, Phase] = {}
         self.gates: dict[tuple[int, int], Gate] = {}
         self.cluster: set[int] = set()
         self.cluster_generation = 0
         self.pools = [0] * instance.cluster
         self.pending: list[Pending] = []
+        self.promises: list[Promise] = []
         self.steps = 0
         self.outcome = ""
 
@@ -249,9 +263,10 @@ class Execution:
 
     def oldest(self, pending: Pending) -> Pending:
         """The first of the warp's operations of the same kind where the hardware keeps their order."""
-        if pending.result is None:
+        kind = pending.completes
+        if kind not in IN_ORDER:
             return pending
-        same = (p for p in self.pending if p.agent is pending.agent and p.result is not None)
+        same = (p for p in self.pending if p.agent is pending.agent and p.completes == kind)
         return next(same, pending)
 
     def read(self, pending: Pending) -> None:
@@ -275,6 +290,21 @@ class Execution:
         for effect in pending.effects:
             if effect.barrier is not None:
                 self.deliver(pending.agent, effect.barrier, effect.bytes)
+        self.keep()
+
+    def keep(self) -> None:
+        """Make the arrivals that were promised for when operations are done."""
+        for promise in [p for p in self.promises if all(owed.done for owed in p.owed)]:
+            self.promises.remove(promise)
+            self.arrival(promise.slot, 0)
+
+    def arrival(self, slot: fx.BarrierSlot, expected: int) -> None:
+        phase = self.phases[slot]
+        phase.transactions += expected
+        if phase.pending == 0:
+            raise Fault(f"{slot.name}[{slot.index}] gets an arrival beyond its count")
+        phase.pending -= 1
+        phase.settle()
 
     def deliver(self, strand: Strand, slot: fx.BarrierSlot, count: int) -> None:
         phase = self.phase(strand, slot)
@@ -329,12 +359,15 @@ def _init(run: Execution, strand: Strand, effect: fx.InitBarrier) -> None:
 
 
 def _arrive(run: Execution, strand: Strand, effect: fx.Arrive) -> None:
-    phase = run.phase(strand, effect.slot)
-    phase.transactions += effect.expect_bytes
-    if phase.pending == 0:
-        raise Fault(f"{effect.slot.name}[{effect.slot.index}] gets an arrival beyond its count")
-    phase.pending -= 1
-    phase.settle()
+    run.phase(strand, effect.slot)
+    run.arrival(run.slot(strand, effect.slot), effect.expect_bytes)
+
+
+def _commit_to(run: Execution, strand: Strand, effect: fx.CommitTo) -> None:
+    run.phase(strand, effect.slot)
+    owed = [p for p in run.pending if p.agent is strand and p.completes == "tcgen05"]
+    run.promises.append(Promise(run.slot(strand, effect.slot), owed))
+    run.keep()
 
 
 def _wait(run: Execution, strand: Strand, effect: fx.Wait) -> None:
@@ -403,6 +436,9 @@ HANDLERS: dict[type, Callable[..., None]] = {
     fx.Inside: _inside,
     fx.Banked: _nothing,
     fx.Commit: _commit,
+    fx.CommitTo: _commit_to,
+    fx.Allocate: _nothing,
+    fx.Deallocate: _nothing,
     fx.WaitGroup: _wait_group,
     fx.InitBarrier: _init,
     fx.Arrive: _arrive,

@@ -131,9 +131,9 @@ def poisoned(buffer: Buffer) -> Array:
 
 
 def fresh_shared(instance: Instance) -> dict[str, Array]:
-    """The shared memory of one CTA, poisoned. Buffers that share bytes are flat views of one storage, in
-    which `places_of` finds their elements."""
-    shared = {b.name: b for b in instance.buffers.values() if b.space == "shared"}
+    """The shared and tensor memory of one CTA, poisoned. Buffers that share bytes are flat views of one
+    storage, in which `places_of` finds their elements."""
+    shared = {b.name: b for b in instance.buffers.values() if b.space != "global"}
     overlaid = aliases(instance)
     size = max((shared[name].offset + shared[name].bytes for name in overlaid), default=0)
     # All bits set are a NaN in every float format.

@@ -153,8 +153,11 @@ class Program:
 
     def run(self, warp: Warp, trips: Trips = all_trips) -> Generator[Instruction, Any, None]:
         """The warp's instructions in order; send each one's result back (None where it has none)."""
+        warp.env["warp"] = warp.index
         yield from _run(self.prologue, warp, trips, top=True)
+        warp.env["warp"] = warp.rank
         yield from _run(self.roles[warp.role.name], warp, trips, top=False)
+        warp.env["warp"] = warp.index
         yield from _run(self.epilogue, warp, trips, top=True)
 
 

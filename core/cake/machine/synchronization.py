@@ -33,7 +33,10 @@ def wait_group(engine: Engine, agent: Agent, instruction: Instruction, effect: f
             bits |= reads if effect.reads_only else reads | writes
     if not effect.reads_only and settled > 0:
         del groups.closed[:settled]
-    if effect.group == "wgmma":
+    if effect.group in ("tcgen05_ld", "tcgen05_st"):
+        agent.tensor |= bits
+        agent.clock.events |= bits
+    elif effect.group == "wgmma":
         agent.clock.events |= bits
     else:
         agent.lane_events |= bits
@@ -161,7 +164,9 @@ def wait(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Wait
         if barrier.phase > needed:
             engine.find(ft.BarrierMisuse("overrun", slot, instruction.span, barrier.init))
         agent.clock.join(barrier.history[needed], within)
-        barrier.waiters[agent.index] = (needed, agent.clock.seen[agent.index], instruction.span)
+        engine.events += 1  # that a wait is over is known as completions are, whatever the fences
+        agent.clock.events |= 1 << engine.events
+        barrier.waiters[agent.index] = (needed, engine.events, instruction.span)
         return True
 
     if not ready():
@@ -179,6 +184,10 @@ def fence(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Fen
         agent.clock.seen[index] += 1
     elif effect.kind == "wgmma":
         agent.register_fence = agent.executed
+    elif effect.kind == "tcgen05_before":
+        agent.clock.tensor |= agent.tensor
+    elif effect.kind == "tcgen05_after":
+        agent.tensor |= agent.clock.tensor
     else:
         for slot, (warp, _) in engine.init_epochs.items():
             if warp == index:

@@ -80,6 +80,8 @@ def _level(finding: ft.Finding) -> int:
             return 7
         case ft.BarrierMisuse(kind=kind):
             return 0 if kind in _LIFE_CYCLE else 2
+        case ft.TensorMisuse(kind=misuse):
+            return 7 if misuse == "freed_in_use" else 0
         case ft.Transactions() | ft.Undrained():
             return 1
         case ft.Race():
@@ -97,6 +99,8 @@ def _explains(cause: ft.Finding, effect: ft.Finding) -> bool:
         return _race_explains(cause, effect)
     if _level(cause) >= _level(effect):
         return False
+    if isinstance(cause, ft.Race) and isinstance(effect, ft.TensorMisuse):
+        return cause.later.buffer.space == "tensor"
     if isinstance(effect, ft.Deadlock):
         return not isinstance(cause, ft.UninitializedRead | ft.Undrained | ft.Misaligned)
     match cause:
@@ -159,6 +163,8 @@ def _race_explains(cause: ft.Race, effect: ft.Race) -> bool:
 def _race_class(race: ft.Race) -> int:
     """What to mend first: a copy used too soon, a slot that is filled twice, a slot released too soon or
     overtaken; then order, completion and fences, the flow of data before the reuse of space."""
+    if race.cause in ("tensor_unfinished", "tensor_unfenced"):
+        return 7 if race.cause == "tensor_unfinished" else 8
     earlier, later = race.earlier, race.later
     if race.cause == "incomplete" and earlier.write and not later.write:
         return 0

@@ -40,6 +40,8 @@ def _places(finding: ft.Finding) -> list[tuple[Span, str]]:
             return [(span, ""), (other, "others meet here")]
         case ft.Unwritten(writes=writes):
             return [(span, "writes some of them") for span in writes]
+        case ft.TensorMisuse(span=span, other=other):
+            return [(span, ""), *([(other, "the other place")] if other else [])]
         case ft.RunAhead(span=span, earlier=earlier):
             return [(span, ""), *([(earlier, "arrived here before")] if earlier != span else [])]
         case ft.FragmentHazard(span=span, producer=producer):
@@ -67,6 +69,8 @@ def _words(finding: ft.Finding) -> str:
             return f"there is no named barrier {number}: they are 1 to 15"
         case ft.RunAhead(id=number):
             return f"comes to barrier {number} again before its earlier arrival was consumed"
+        case ft.TensorMisuse(kind=kind):
+            return f"tensor memory: {kind.replace('_', ' ')}"
         case ft.Unwritten(buffer=buffer, missing=missing):
             return f"{missing} elements of {buffer.name} are never written"
         case ft.Runaway(steps=steps):

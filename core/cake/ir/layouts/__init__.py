@@ -12,6 +12,7 @@ from cake.ir.layouts.registers import (
     OperandB,
     RegisterLayout,
     Replicated,
+    TensorRows,
     Vector,
 )
 from cake.ir.layouts.shared import SWIZZLES, Traffic, least_wavefronts, swizzle_offset, traffic, wavefronts
@@ -25,6 +26,7 @@ __all__ = [
     "OperandB",
     "RegisterLayout",
     "Replicated",
+    "TensorRows",
     "Traffic",
     "Vector",
     "least_wavefronts",

@@ -168,6 +168,33 @@ class Accumulator(RegisterLayout):
 
 
 @dataclass(frozen=True, slots=True)
+class TensorRows(RegisterLayout):
+    """What a warpgroup loads from tensor memory by 32x32b: thread t holds row t, column after column."""
+
+    @property
+    def name(self) -> str:
+        return "tensor"
+
+    @property
+    def warps(self) -> int:
+        return 4
+
+    def elements(self, shape: tuple[int, ...]) -> int:
+        return shape[1]
+
+    def warp_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (LANES, shape[1])
+
+    def refusal(self, shape: tuple[int, ...]) -> str:
+        ok = len(shape) == 2 and shape[0] == 4 * LANES and shape[1] > 0
+        return "" if ok else f"a warpgroup holds {4 * LANES} rows, one a thread"
+
+    def ownership(self, shape: tuple[int, ...]) -> Ownership:
+        held = tile((LANES, 1), (), tuple((1 << bit, 0) for bit in range(5)))
+        return Ownership(shape, held, (Repeat(shape[1], 1, 1),), Repeat(4, 0, LANES))
+
+
+@dataclass(frozen=True, slots=True)
 class OperandA(RegisterLayout):
     """The A fragment of mma.m16n8k16 with 16-bit elements: m x k, held by one warp."""
 
