@@ -9,8 +9,9 @@ Why
     use may go, or the pool gets what nobody gave.
 
 Mend
-    Name the direction that the budget takes from its present value: at launch that is 65,536 over the CTA's
-    threads, at most 255, rounded down to a multiple of 8.
+    Name the direction that the budget takes from its present value. At launch that is 65,536 over the CTA's
+    threads, rounded down to a multiple of 8; less where the largest increase in the kernel asks for less,
+    because the compiler then gives no more from the start.
 
 Silent when
     The budget stays the same.
@@ -73,6 +74,19 @@ def budget(y: GlobalOut[f32, N]):
             dims={"N": 1},
         ),
         Good("each its way", MENDED, dims={"N": 1}),
+        Good(
+            "no more at launch than the increase asks for",
+            """
+@kernel(arch="sm_90a")
+def budget(y: GlobalOut[f32, N]):
+    grid(1)
+    with role("load", warpgroups=1):
+        setmaxnreg_dec(40)
+    with role("mma", warpgroups=1):
+        setmaxnreg_inc(232)
+""",
+            dims={"N": 1},
+        ),
     )
 
     def claims(self, finding: Finding) -> bool:

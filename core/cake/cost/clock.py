@@ -23,6 +23,7 @@ from cake.kinds.primitive import Op, Primitive, Use
 from cake.kinds.primitive import Parameters as Lookup
 from cake.machine import effects as fx
 from cake.machine.program import Instruction, Program, Trips, Warp
+from cake.machine.registers import entry_budget
 
 SCHEDULERS = 4
 """Parts of an SM with an issue slot each; warp w belongs to part w % 4."""
@@ -31,7 +32,6 @@ PARTITIONED = frozenset({"tensor", "alu", "mufu"})
 """Units of which each part of the SM has its own quarter; the others are shared by the SM."""
 
 MAX_STEPS = 400_000
-MOST_REGISTERS = 255
 
 Timed = (
     fx.Async
@@ -206,7 +206,7 @@ class Clock:
         self.costs = costs
         self.l2_bytes = l2_bytes
         self.count = instance.warps
-        entry = min(MOST_REGISTERS, 65536 // instance.threads) // 8 * 8
+        entry = entry_budget(instance)
         self.agents = [Agent(w, program.run(w, trips), entry) for w in program.warps(block)]
         self.free: dict[tuple[str, int], float] = defaultdict(float)
         self.barriers: dict[fx.BarrierSlot, Barrier] = {}

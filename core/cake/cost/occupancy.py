@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cake.cost.clock import MOST_REGISTERS
 from cake.diagnostics import KernelErrors, error
 from cake.ir import nodes as n
 from cake.ir.instance import SWIZZLE_ALIGNMENT, Instance
 from cake.ir.types import FragmentType
 from cake.kinds.device import Device
-from cake.machine.effects import SetRegisters
 from cake.machine.program import Branch, Copy, Elected, Instruction, Loop, Program, Step
+from cake.machine.registers import MOST, entry_budget, moves_registers
 
 WARP_REGISTERS = 256
 """Registers are dealt to a warp in pieces of so many (CUDA occupancy tables)."""
@@ -78,24 +77,14 @@ def _refuse(instance: Instance, what: str, most: int, device: Device) -> None:
 
 def estimate(instance: Instance, program: Program) -> int:
     """Registers a thread, from the fragments live at once; all of the SM's where warps trade them."""
+    if moves_registers(instance):
+        return entry_budget(instance)
     peak = 0
     for steps in program.roles.values():
         line = list(_flatten(steps))
-        for step, _ in line:
-            if isinstance(step, Instruction) and _trades(instance, step):
-                return min(MOST_REGISTERS, 65536 // instance.threads // 8 * 8)
         loops = any(around for _, around in line)
         peak = max(peak, _live(line) + (LOOP_REGISTERS if loops else 0))
-    return min(MOST_REGISTERS, BASE_REGISTERS + peak)
-
-
-def _trades(instance: Instance, instruction: Instruction) -> bool:
-    """Whether it moves registers between warps. Such an instruction has constant operands alone."""
-    operands = [o for bound in instruction.site.operands.values() for o in bound]
-    if instruction.target or any(o.constant is None for o in operands):
-        return False
-    op = instruction.op(dict(instance.values), 0)
-    return any(isinstance(effect, SetRegisters) for effect in instruction.primitive.effects(op))
+    return min(MOST, BASE_REGISTERS + peak)
 
 
 def _flatten(steps: tuple[Step, ...]) -> Iterator[tuple[Instruction | Copy, tuple[int, ...]]]:

@@ -55,7 +55,7 @@ class Engine:
         self.memory = memory
         self.warps = instance.warps
         self.count = instance.warps * instance.cluster
-        entry = min(255, 65536 // instance.threads) // 8 * 8
+        entry = registers.entry_budget(instance)
         self.agents: list[Agent] = []
         for cta in range(instance.cluster):
             for warp in program.warps(first + cta):

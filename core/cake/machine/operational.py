@@ -26,6 +26,7 @@ from cake.machine.memory import Memory
 from cake.machine.overlays import fresh_shared, poisoned
 from cake.machine.policies import Policy
 from cake.machine.program import Instruction, Program, Warp
+from cake.machine.registers import entry_budget
 
 MAX_STEPS = 400_000
 IN_ORDER = ("wgmma", "tcgen05")
@@ -135,7 +136,7 @@ class Execution:
     ) -> None:
         self.instance, self.memory, self.policy = instance, memory, policy
         self.warps = instance.warps
-        entry = min(255, 65536 // instance.threads) // 8 * 8
+        entry = entry_budget(instance)
         self.strands: list[Strand] = []
         for cta in range(instance.cluster):
             for warp in program.warps(first + cta):

@@ -5,9 +5,11 @@ Source: PTX ISA, "setmaxnreg".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from cake.ir.instance import Instance
+from cake.kinds.primitive import Op
 from cake.machine import effects as fx
 from cake.machine import facts as ft
 from cake.machine.agents import Agent
@@ -17,6 +19,34 @@ if TYPE_CHECKING:
     from cake.machine.engine import Engine
 
 WARPGROUP = 4
+MOST = 255
+"""Registers that an instruction can name."""
+FILE = 65536
+"""Registers of an SM."""
+
+
+def entry_budget(instance: Instance) -> int:
+    """Registers a thread has at launch: all that the CTA's threads can have, but no more than the largest
+    increase asks for, where there is one. So NVRTC 13.3 compiles kernels under `__launch_bounds__(n, 1)`."""
+    most = min(MOST, FILE // instance.threads) // 8 * 8
+    grown = [effect.count for effect in _changes(instance) if effect.grow]
+    return min(most, max(grown)) if grown else most
+
+
+def moves_registers(instance: Instance) -> bool:
+    """Whether warps trade registers at all."""
+    return any(True for _ in _changes(instance))
+
+
+def _changes(instance: Instance) -> Iterator[fx.SetRegisters]:
+    """Every change of a budget in the text; its operands are constants."""
+    for primitive, site in instance.sites.values():
+        operands = [o for bound in site.operands.values() for o in bound]
+        if site.result is None and operands and all(o.constant is not None for o in operands):
+            op = Op(site, {name: bound[0].constant for name, bound in site.operands.items()}, 0)
+            for effect in primitive.effects(op):
+                if isinstance(effect, fx.SetRegisters):
+                    yield effect
 
 
 def set_registers(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.SetRegisters) -> None:
