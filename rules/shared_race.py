@@ -38,6 +38,22 @@ def total(x: Global[f32, N], y: GlobalOut[f32, N]):
         store(y[:], v * reduce_sum(load(s[:])), vector=1)
 """
 
+TWO_NAMES = """
+@kernel(arch="sm_80")
+def total(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    row = Shared[f32, 128]
+    sums = Shared[f32, 4](overlay=row, offset=256)
+    with role("row", warps=4):
+        store(row[:], load(x[:], vector=1, fill=0.0), vector=1)
+        cta_sync()
+        v = load(row[:], vector=1, fill=0.0){read}
+        {sync}
+        store(sums[warp], warp_sum(v)){written}
+        cta_sync()
+        store(y[:], v * reduce_sum(load(sums[:])), vector=1)
+"""
+
 
 class SharedRace(Rule):
     family = "sync"
@@ -59,6 +75,12 @@ def total(x: Global[f32, N], y: GlobalOut[f32, N]):
             fixed=MENDED,
             dims={"N": 128},
         ),
+        Bad(
+            "two buffers over the same bytes",
+            TWO_NAMES.format(read="  #!", sync="pass", written="  #> not ordered"),
+            fixed=TWO_NAMES.format(read="", sync="cta_sync()", written=""),
+            dims={"N": 128},
+        ),
         Good("the warps meet", MENDED, dims={"N": 128}),
     )
 
@@ -77,7 +99,7 @@ def total(x: Global[f32, N], y: GlobalOut[f32, N]):
                 later.span,
                 "this access",
                 secondary=((earlier.span, "and this one are not ordered"),),
-                buffer=later.buffer.name,
+                buffer=" and ".join(dict.fromkeys((later.buffer.name, earlier.buffer.name))),
                 earlier=earlier.primitive,
                 later=later.primitive,
                 line=earlier.span.line,

@@ -16,6 +16,7 @@ from cake.ir.instance import Instance, instantiate
 from cake.ir.layouts import SWIZZLES, swizzle_offset
 from cake.ir.types import Buffer, DType
 from cake.machine.effects import Box, Region
+from cake.machine.explore import explore
 from cake.machine.memory import Memory
 from cake.machine.overlays import footprint
 from cake.plugins import Registry
@@ -184,6 +185,45 @@ def test_values_lie_where_the_hardware_has_them(registry: Registry, data: st.Dat
     region, at = window(data.draw(st.sampled_from("abcd")))
     got = np.ascontiguousarray(memory.read(region))
     assert np.array_equal(got.view(np.uint8).reshape(at.shape), model[at])
+
+
+MIXED = """
+@kernel(arch="sm_80")
+def turns(x: Global[f32, M, N], y: GlobalOut[f32, M, N], z: GlobalOut[bf16, M, N]):
+    grid(M)
+    wide = Shared[f32, 2, 128]
+    narrow = Shared[bf16, 128](overlay=wide, offset=512)
+    mixed = Shared[bf16, 4, 64](swizzle=128, overlay=wide)
+    with role("row", warps=4):
+        store(wide[1, 0:+N], load(x[block, :], vector=1, fill=0.0), vector=1)
+        cta_sync()
+        v = load(wide[1, 0:+N], vector=1, fill=0.0)
+        cta_sync()
+        store(narrow[0:+N], cast(v, bf16), vector=1)
+        {sync}
+        w = load(narrow[64:+64], vector=1, fill=0.0)
+        cta_sync()
+        store(mixed[3, 0:+64], cast(load(x[block, 0:+64], vector=1, fill=0.0), bf16), vector=1)
+        cta_sync()
+        store(z[block, 0:+64], load(mixed[3, 0:+64], vector=1, fill=0.0), vector=1)
+        store(z[block, 64:+64], w, vector=1)
+        store(y[block, :], v, vector=1)
+"""
+
+
+def test_every_schedule_gives_the_values_of_one_buffer_after_the_other(registry: Registry) -> None:
+    x = np.random.default_rng(5).standard_normal((3, 128), dtype=np.float32)
+    for sync, words in (("cta_sync()", ""), ("pass", "other values of z")):
+        text = MIXED.format(sync=sync)
+        placed = instantiate(parse(text), {"M": 3, "N": 128}, primitives=registry.primitives)
+        want = {"y": x, "z": x.astype(placed.buffers["z"].dtype.numpy)}
+        fault = explore(placed, {"x": x}, schedules=16, expected=want).fault(want)
+        assert words in fault
+        assert (
+            bool(fault)
+            == bool(words)
+            == bool(check(parse(text), registry, dims={"M": 3, "N": 128}).diagnostics)
+        )
 
 
 # --- facts --------------------------------------------------------------------------------------------------

@@ -48,6 +48,9 @@ def wavefronts(addresses: Sequence[int | None], width: int) -> int:
 
     Lanes are served in phases that move at most 128 bytes: all at once up to 4 bytes a lane, half a warp at a
     time for 8, a quarter for 16. Within a phase each bank serves one of its words a turn, to all who want it.
+    Measured on an H200 (a chain of loads, 2 cycles a turn): exact for up to 4 bytes a lane, for ldmatrix, and
+    for wider lanes at different addresses. Lanes that want the *same* 8 or 16 bytes are served together
+    across phases, in fewer turns than counted here; no access of a primitive does that.
     """
     lanes = phase(width)
     turns = 0
