@@ -15,7 +15,7 @@ from cake.plugins import Registry
 
 KERNEL = """
 @kernel(arch="sm_90a")
-def tile(a: Global[bf16, M, K], c: GlobalOut[f32, M, N]):
+def tile(a: Global[bf16, M, K], c: GlobalOut[f32, R, N]):
     grid(1)
     at = Shared[bf16, 128, {k}](swizzle={swizzle})
     bt = Shared[bf16, 64, {k}](swizzle={swizzle})
@@ -43,7 +43,7 @@ def tile(a: Global[bf16, M, K], c: GlobalOut[f32, M, N]):
 def instance_of(registry: Registry, swizzle: int = 128, row: int = 0) -> Instance:
     k = swizzle // 2
     kernel = parse(KERNEL.format(swizzle=swizzle, k=k, row=row))
-    return instantiate(kernel, {"M": 128, "N": 64, "K": k}, primitives=registry.primitives)
+    return instantiate(kernel, {"M": 128, "R": 64, "N": 64, "K": k}, primitives=registry.primitives)
 
 
 @pytest.mark.parametrize(("span", "mode", "stride"), [(128, 1, 1024), (64, 2, 512), (32, 3, 256)])
