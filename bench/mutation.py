@@ -79,7 +79,7 @@ def corpus(cases: bool) -> dict[str, tuple[Kernel, Mapping[str, int] | None]]:
         texts = {name: path.read_text(encoding="utf-8") for name, path in registry.kernels.items()}
         return {name: (parse(text, f"{name}.cake"), None) for name, text in texts.items()}
     found: dict[str, tuple[Kernel, Mapping[str, int] | None]] = {}
-    for primitive in dict.fromkeys(registry.primitives.values()):
+    for primitive in {type(p): p for p in registry.primitives.values()}.values():
         for case in primitive.cases:
             name = f"{primitive.names[0]}: {case.name}"
             if isinstance(case, Good) and case.dims:

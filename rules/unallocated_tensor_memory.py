@@ -3,7 +3,8 @@
 Finds
     Tensor memory that is used without having been allocated, over more columns than were, by warps that
     do not know of the allocation yet, or after it was given back; that is given back while operations on
-    it are under way, with another size, or never.
+    it are under way, with another size, or never; that is allocated twice, or after the CTA gave up the
+    permit to allocate.
 
 Why
     Columns that were not allocated may belong to another CTA on the SM: it works until two share one. A
@@ -67,6 +68,10 @@ WORDS = {
     "freed_in_use": ("given back while in use", "a cta_sync() behind the roles, before tcgen05_dealloc(n)"),
     "wrong_size": ("given back with another size", "tcgen05_dealloc(n) with the n of its tcgen05_alloc(n)"),
     "allocated_twice": ("allocated twice", "allocate once, by one warp"),
+    "relinquished": (
+        "allocated by a CTA that may have given up to allocate",
+        "tcgen05_relinquish() behind the tcgen05_alloc(n), in the same warp",
+    ),
     "leaked": ("never given back", "behind the roles: cta_sync(), then tcgen05_dealloc(n) by one warp"),
 }
 
@@ -102,6 +107,16 @@ class UnallocatedTensorMemory(Rule):
             "given back while others load",
             KEEP.replace(END, END.replace("    cta_sync()\n", "")).replace(
                 "tcgen05_dealloc(64)", "tcgen05_dealloc(64)  #!"
+            ),
+            fixed=KEEP,
+        ),
+        Bad(
+            "the permit is given up first",
+            KEEP.replace(
+                ALLOCATION,
+                "    if warp == 0:\n"
+                "        tcgen05_relinquish()  #> the other place\n"
+                "        tcgen05_alloc(64)  #!\n",
             ),
             fixed=KEEP,
         ),

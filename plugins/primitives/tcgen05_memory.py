@@ -51,6 +51,7 @@ from cake.machine.effects import (
     Group,
     Read,
     Region,
+    Relinquish,
     WaitGroup,
     Write,
 )
@@ -177,7 +178,7 @@ class Tcgen05Relinquish(_Management):
     parameters = ()
 
     def effects(self, op: Op) -> Sequence[Effect]:
-        return ()
+        return (Relinquish(),)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         out.asm("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;")

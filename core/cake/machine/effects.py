@@ -166,6 +166,11 @@ class Allocate:
 
 
 @dataclass(frozen=True, slots=True)
+class Relinquish:
+    """tcgen05.relinquish_alloc_permit: the CTA may allocate no more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Deallocate:
     """tcgen05.dealloc: give `columns` back."""
 
@@ -248,6 +253,7 @@ Effect = (
     | Commit
     | CommitTo
     | Allocate
+    | Relinquish
     | Deallocate
     | WaitGroup
     | InitBarrier

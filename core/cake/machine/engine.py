@@ -75,6 +75,7 @@ class Engine:
         self.pools = [0] * instance.cluster
         self.reaches: list[Reach] = []
         self.tensor: dict[int, tensor_memory.Allocation] = {}
+        self.relinquished: dict[int, Span] = {}
         self.events = 0
         self.firsts: dict[tuple[Instruction, int], int] = {}
         self.copies: list[tuple[int, Instruction, fx.BarrierSlot]] = []

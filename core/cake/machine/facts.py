@@ -223,6 +223,7 @@ TensorKind = Literal[
     "freed_in_use",
     "wrong_size",
     "allocated_twice",
+    "relinquished",
     "leaked",
 ]
 
@@ -231,8 +232,8 @@ TensorKind = Literal[
 class TensorMisuse:
     """Tensor memory against its life cycle: used without being allocated ("unallocated"), over more columns
     than are ("beyond"), by who does not know of the allocation ("unordered"), after ("freed") or while
-    ("freed_in_use") it is given back; given back with another size; allocated twice; never given back
-    ("leaked"). `other`: the other place."""
+    ("freed_in_use") it is given back; given back with another size; allocated twice, or after the permit
+    was given up ("relinquished"); never given back ("leaked"). `other`: the other place."""
 
     kind: TensorKind
     span: Span

@@ -439,6 +439,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     fx.Commit: _commit,
     fx.CommitTo: _commit_to,
     fx.Allocate: _nothing,
+    fx.Relinquish: _nothing,
     fx.Deallocate: _nothing,
     fx.WaitGroup: _wait_group,
     fx.InitBarrier: _init,

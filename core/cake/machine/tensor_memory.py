@@ -43,8 +43,19 @@ def allocate(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.
     if held is not None and held.freed is None:
         engine.find(ft.TensorMisuse("allocated_twice", instruction.span, held.span))
         return
+    if agent.cta in engine.relinquished:
+        engine.find(ft.TensorMisuse("relinquished", instruction.span, engine.relinquished[agent.cta]))
     epoch = agent.clock.seen[agent.index]
     engine.tensor[agent.cta] = Allocation(effect.columns, agent.index, epoch, instruction.span)
+
+
+def relinquish(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Relinquish) -> None:
+    """No thread of the CTA may allocate after any of them gave the permit up: whoever did must be known to
+    have."""
+    engine.relinquished[agent.cta] = instruction.span
+    held = engine.tensor.get(agent.cta)
+    if held is not None and held.agent != agent.index and agent.clock.seen[held.agent] < held.epoch:
+        engine.find(ft.TensorMisuse("relinquished", held.span, instruction.span))
 
 
 def deallocate(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Deallocate) -> None:
@@ -120,6 +131,7 @@ def leaked(engine: Engine) -> None:
 
 HANDLERS: Mapping[type, Callable[..., None]] = {
     fx.Allocate: allocate,
+    fx.Relinquish: relinquish,
     fx.Deallocate: deallocate,
     fx.CommitTo: commit_to,
 }
