@@ -1,18 +1,19 @@
-"""elementwise: arithmetic on f32 fragments, element by element, each register in place
+"""elementwise: arithmetic on fragments of f32, i32 and u32, element by element, each register in place
 
 Takes
-    `a + b`, `a - b`, `a * b`, `a / b`, `maximum(a, b)`, `minimum(a, b)`: two fragments of the same shape and
-    layout, or a fragment and a number, or a fragment and a replicated scalar. `-a`, `exp2(a)`, `log2(a)`,
-    `rsqrt(a)`, `sqrt(a)`, `abs(a)`: one fragment.
+    `a + b`, `a - b`, `a * b`, `maximum(a, b)`, `minimum(a, b)`, of f32 also `a / b`, of integers also
+    `a & b`, `a | b`, `a ^ b`, `a << b`, `a >> b`: two fragments that go together (the same shape and layout,
+    or a tile and a value for each of its rows or columns), or a fragment and a number or replicated scalar.
+    `-a`, `abs(a)`, of f32 also `exp2(a)`, `log2(a)`, `rsqrt(a)`, `sqrt(a)`, `tanh(a)`: one fragment.
 Touches
     Registers only; phantoms are computed like any element.
 Completes when
     Program order.
 Source
     PTX ISA, "Floating Point Instructions": add, mul, div.full, min, max, ex2.approx, lg2.approx,
-    rsqrt.approx, sqrt.approx, abs, neg. The approximations err by about 2 units in the last place of f32
-    (log2 near 1 by 2^-22 absolute) and take subnormal numbers for zero. Maxima and minima ignore a NaN beside
-    a number.
+    rsqrt.approx, sqrt.approx, tanh.approx, abs, neg; "Integer Arithmetic Instructions". The approximations
+    err by about 2 units in the last place of f32 (log2 near 1 by 2^-22 absolute) and take subnormal numbers
+    for zero. Maxima and minima ignore a NaN beside a number. Integers wrap around.
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cake.codegen.pieces import loop
-from cake.ir.layouts import LANES, Replicated
-from cake.ir.layouts.conversions import MOVES, meeting
+from cake.codegen.pieces import CTYPES, loop
+from cake.ir.layouts import LANES
 from cake.ir.types import DType, FragmentType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -35,13 +35,13 @@ from cake.kinds.primitive import (
     Op,
     Parameters,
     Primitive,
-    Registers,
     Site,
     Use,
     Writer,
     parameter,
 )
 from cake.machine.effects import Effect
+from cake_plugins.primitives._spread import same_dtype, side, together, values
 
 Array = np.ndarray[Any, Any]
 
@@ -89,6 +89,18 @@ BINARY = {
     "maximum": Function(np.fmax, "fmaxf({0}, {1})", alu=1),
     "minimum": Function(np.fmin, "fminf({0}, {1})", alu=1),
 }
+INTEGER = {
+    "add": Function(np.add, "{0} + {1}", alu=1),
+    "sub": Function(np.subtract, "{0} - {1}", alu=1),
+    "mul": Function(np.multiply, "{0} * {1}", alu=1),
+    "maximum": Function(np.maximum, "max({0}, {1})", alu=1),
+    "minimum": Function(np.minimum, "min({0}, {1})", alu=1),
+    "bit_and": Function(np.bitwise_and, "{0} & {1}", alu=1),
+    "bit_or": Function(np.bitwise_or, "{0} | {1}", alu=1),
+    "bit_xor": Function(np.bitwise_xor, "{0} ^ {1}", alu=1),
+    "shift_left": Function(np.left_shift, "{0} << {1}", alu=1),
+    "shift_right": Function(np.right_shift, "{0} >> {1}", alu=1),
+}
 UNARY = {
     "neg": Function(np.negative, "-{0}", alu=1),
     "abs": Function(np.abs, "fabsf({0})", alu=1),
@@ -96,64 +108,59 @@ UNARY = {
     "log2": Function(np.log2, instruction="lg2.approx.ftz.f32", mufu=1),
     "sqrt": Function(np.sqrt, instruction="sqrt.approx.ftz.f32", mufu=1),
     "rsqrt": Function(lambda x: 1 / np.sqrt(x), instruction="rsqrt.approx.ftz.f32", mufu=1),
+    "tanh": Function(np.tanh, instruction="tanh.approx.f32", mufu=1),
 }
-
-
-def _need_f32(site: Site, name: str) -> None:
-    kind = site.operand(name).type
-    if isinstance(kind, FragmentType) and kind.dtype is not DType.f32:
-        message = f"arithmetic is in f32, this is {kind.dtype.value}"
-        raise site.refuse(name, message, help="cast(..., f32)")
+INTEGERS = (DType.i32, DType.u32)
 
 
 class Binary(Primitive):
     """Two operands."""
 
-    names = tuple(BINARY)
-    operators: ClassVar[Mapping[str, str]] = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+    names = tuple(dict.fromkeys([*BINARY, *INTEGER]))
+    operators: ClassVar[Mapping[str, str]] = {
+        "+": "add",
+        "-": "sub",
+        "*": "mul",
+        "/": "div",
+        "&": "bit_and",
+        "|": "bit_or",
+        "^": "bit_xor",
+        "<<": "shift_left",
+        ">>": "shift_right",
+    }
     parameters = (parameter("a", "fragment", "float"), parameter("b", "fragment", "float"))
     uses = ("alu.lanes", "alu.latency", "mufu.lanes")
 
     def signature(self, site: Site) -> Type | None:
-        kinds = {}
-        for name in ("a", "b"):
-            _need_f32(site, name)
-            kinds[name] = site.operand(name).type
-        fragments = {n: k for n, k in kinds.items() if isinstance(k, FragmentType)}
-        if not fragments:
-            raise site.refuse(
-                None, f"`{site.call.name}` needs a fragment; numbers are combined by the compiler"
-            )
-        wide = {
-            n: k for n, k in fragments.items() if not (isinstance(k.layout, Replicated) and k.shape == ())
-        }
-        if len({(k.shape, k.layout) for k in wide.values()}) > 1:
-            one, other = wide.values()
-            a, b = (f"{list(k.shape)} in {k.layout.name}" for k in (one, other))
-            help = ""
-            if one.shape == other.shape:
-                help = f"to meet, {MOVES[meeting(one.layout, other.layout, one.shape)]}"
-            raise site.refuse("b", f"the fragments differ: {a} and {b}", help=help)
-        return next(iter(wide.values()), next(iter(fragments.values())))
+        name = site.call.name
+        whole = together(site, ("a", "b"))
+        dtypes = (*((DType.f32,) if name in BINARY else ()), *(INTEGERS if name in INTEGER else ()))
+        words = "arithmetic is in f32" if name in BINARY else "bits are those of integers"
+        dtype = same_dtype(site, ("a", "b"), dtypes, words)
+        return FragmentType(dtype, whole.shape, whole.layout)
+
+    def function(self, site: Site) -> Function:
+        assert isinstance(site.result, FragmentType)
+        return (BINARY if site.result.dtype is DType.f32 else INTEGER)[site.call.name]
 
     def effects(self, op: Op) -> Sequence[Effect]:
         return ()
 
     def value(self, op: Op, memory: Memory) -> Array | None:
-        function = BINARY[op.site.call.name].numpy
-        a, b = (getattr(op.args[n], "array", op.args[n]) for n in ("a", "b"))
+        kind = op.result.dtype.numpy
+        a, b = (values(op, n, op.result).astype(kind) for n in ("a", "b"))
         with np.errstate(all="ignore"):
-            return np.asarray(function(np.float32(a), np.float32(b)), np.float32)
+            return np.asarray(self.function(op.site).numpy(a, b), kind)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
-        return BINARY[op.site.call.name].cost(parameters, op.result.registers)
+        return self.function(op.site).cost(parameters, op.result.registers)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         assert op.result is not None
-        name = op.site.call.name
+        name, kind = op.site.call.name, op.result.type
         with loop(out, "i_", op.result.count):
-            sides = [_side(op.args[n], op.result) for n in ("a", "b")]
-            out.line(f"{op.result.name}[i_] = {BINARY[name].emit(out, name, sides)};")
+            sides = [side(op.args[n], kind, CTYPES[kind.dtype]) for n in ("a", "b")]
+            out.line(f"{op.result.name}[i_] = {self.function(op.site).emit(out, name, sides)};")
 
     cases = (
         Good(
@@ -170,6 +177,48 @@ def mix(x: Global[f32, N], y: GlobalOut[f32, N]):
             dims={"N": 100},
             expect=lambda i: {"y": np.maximum(i["x"] * 2 - i["x"].max(), i["x"]) / (i["x"] * i["x"] + 1)},
             rtol=1e-5,
+        ),
+        Good(
+            "integers, wrapping around",
+            """
+@kernel(arch="sm_80")
+def mix(x: Global[i32, N], y: GlobalOut[i32, N]):
+    grid(1)
+    with role("row", warps=1):
+        v = load(x[:], vector=1, fill=0.0)
+        store(y[:], (maximum(v, -7) * 1000003 + 5 & 65535 | 3) - (v >> 2 ^ v << 4), vector=1)
+""",
+            dims={"N": 64},
+            expect=lambda i: {
+                "y": (np.maximum(i["x"], -7) * np.int32(1000003) + 5 & 65535 | 3)
+                - (i["x"] >> 2 ^ i["x"] << 4)
+            },
+        ),
+        Good(
+            "a value for each row and each column of a tile",
+            """
+@kernel(arch="sm_80")
+def outer(y: GlobalOut[f32, M, N]):
+    grid(1)
+    with role("tile", warps=1):
+        rows = full(f32, 32, value=2.0, layout="mma_rows")
+        columns = full(f32, 16, value=3.0, layout="mma_columns")
+        acc = zeros(f32, 32, 16, layout="mma")
+        store(y[0:+32, 0:+16], (acc + rows) * columns, vector=2)
+""",
+            dims={"M": 32, "N": 16},
+            expect=lambda i: {"y": np.full((32, 16), 6.0)},
+        ),
+        Bad(
+            "a fraction beside integers",
+            """
+@kernel(arch="sm_80")
+def wrong(x: Global[i32, N], y: GlobalOut[i32, N]):
+    grid(1)
+    with role("row", warps=1):
+        store(y[:], load(x[:], vector=1, fill=0.0) * 0.5, vector=1)  #! type/operand
+""",
+            dims={"N": 64},
         ),
         Good(
             "minimum of a row and a number",
@@ -207,7 +256,8 @@ class Unary(Primitive):
     uses = ("alu.lanes", "alu.latency", "mufu.lanes")
 
     def signature(self, site: Site) -> Type | None:
-        _need_f32(site, "a")
+        integer = INTEGERS if site.call.name in ("neg", "abs") else ()
+        same_dtype(site, ("a",), (DType.f32, *integer), "arithmetic is in f32")
         return site.fragment("a")
 
     def effects(self, op: Op) -> Sequence[Effect]:
@@ -216,17 +266,20 @@ class Unary(Primitive):
     def value(self, op: Op, memory: Memory) -> Array | None:
         function = UNARY[op.site.call.name].numpy
         with np.errstate(all="ignore"):
-            return np.asarray(function(op.args["a"].array), np.float32)
+            return np.asarray(function(op.args["a"].array), op.result.dtype.numpy)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
         return UNARY[op.site.call.name].cost(parameters, op.result.registers)
 
     def lower(self, op: Lowering, out: Writer) -> None:
         assert op.result is not None
-        name = op.site.call.name
+        name, kind = op.site.call.name, op.result.type
         with loop(out, "i_", op.result.count):
-            side = _side(op.args["a"], op.result)
-            out.line(f"{op.result.name}[i_] = {UNARY[name].emit(out, name, [side])};")
+            text = side(op.args["a"], kind)
+            if name == "abs" and kind.dtype is not DType.f32:
+                out.line(f"{op.result.name}[i_] = abs({text});")
+            else:
+                out.line(f"{op.result.name}[i_] = {UNARY[name].emit(out, name, [text])};")
 
     cases = (
         Good(
@@ -281,10 +334,3 @@ def wrong(x: Global[bf16, N], y: GlobalOut[bf16, N]):
             dims={"N": 64},
         ),
     )
-
-
-def _side(operand: Registers | str, result: Registers) -> str:
-    """An operand inside the loop over `i`: its register, its only register, or the number."""
-    if isinstance(operand, Registers):
-        return f"{operand.name}[i_]" if operand.count == result.count else f"{operand.name}[0]"
-    return f"static_cast<float>({operand})"

@@ -3,7 +3,8 @@
 Takes
     `store(y[row, :], v, vector=w)` a row that the role holds as vectors; `store(s[i], scalar)` one element,
     by lane 0 of each executing warp; `store(c[row:+m, col:+n], acc, vector=2)` an accumulator, two
-    neighbouring columns at once (or one); rows from tensor memory, `vector` columns at once.
+    neighbouring columns at once (or one); rows from tensor memory, `vector` columns at once;
+    `store(y[row:+m], r)` a value for each row of a tile.
 Touches
     Writes the elements of the window that lie inside the tensor, through the generic proxy. Phantoms are
     never written.
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from cake.codegen.pieces import ACCESS, loop, packing, shared_store
-from cake.ir.layouts import LANES, Accumulator, Replicated, TensorRows, Vector
+from cake.ir.layouts import LANES, Accumulator, Replicated, RowsOf, TensorRows, Vector
 from cake.ir.types import RegionType, Type
 from cake.kinds.primitive import (
     Bad,
@@ -43,6 +44,7 @@ from cake.kinds.primitive import (
 from cake.machine.effects import Aligned, Banked, Effect, Inside, Region, Write
 from cake_plugins.primitives._banks import row_traffic
 from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
+from cake_plugins.primitives._tiles import coordinate
 
 
 class Store(Primitive):
@@ -74,6 +76,9 @@ class Store(Primitive):
                 self._check_tile(site, window, width)
             case TensorRows():
                 self._check_rows(site, window, width)
+            case RowsOf():
+                if width != 1 or window.dtype.bytes < 2:
+                    raise site.refuse("vector", "a value for each row is stored by itself: vector is 1")
             case Replicated():
                 if value.shape != ():
                     raise site.refuse("value", "a replicated fragment is stored element by element")
@@ -118,6 +123,11 @@ class Store(Primitive):
             width = region.buffer.dtype.bytes
             parts = row_parts(op, layout, "window")
             return [((chunk, slice(0, part.bytes // width)), part) for chunk, part in parts]
+        if isinstance(layout, RowsOf):
+            rows, axis = layout.warp_shape(value.shape)[0], row_axis(region.size)
+            start, size = [0] * len(region.size), list(region.size)
+            start[axis], size[axis] = op.warp % layout.warps * rows, rows
+            return [((), region.sub(tuple(start), tuple(size)))]
         if not isinstance(layout, Accumulator | TensorRows):
             return [((), region)]
         rows = layout.warp_shape(value.shape)[0]
@@ -129,7 +139,7 @@ class Store(Primitive):
         region = op.region("window")
         buffer = region.buffer
         legal: list[Effect] = [Aligned(buffer, region.start, max(1, op.args["vector"]) * buffer.dtype.bytes)]
-        tile = isinstance(op.site.fragment("value").layout, Accumulator | TensorRows)
+        tile = isinstance(op.site.fragment("value").layout, Accumulator | TensorRows | RowsOf)
         if not tile or buffer.space == "shared":
             legal.append(Inside(region))
         if buffer.space == "shared" and isinstance(layout := op.site.fragment("value").layout, Vector):
@@ -166,6 +176,8 @@ class Store(Primitive):
                 _lower_tile(out, window, value, layout, 2 if op.site.operand("vector").constant == 2 else 1)
             case TensorRows():
                 _lower_rows(out, window, value, op.site.integer("vector"))
+            case RowsOf() as layout:
+                _lower_each_row(out, window, value, layout)
             case _:
                 _lower_scalar(out, window, value)
         if shared:
@@ -302,6 +314,24 @@ def _lower_rows(out: Writer, window: Window, value: Registers, width: int) -> No
     with loop(out, "c_", columns // width):
         index = ["0"] * (len(window.size) - 2) + ["r_", f"c_ * {width}"]
         statement = _store(out, window, index, width * value.type.dtype.bytes, whole)
+        inside = out.in_bounds(window, index) if window.buffer.space == "global" else "true"
+        out.line(statement if inside == "true" else f"if ({inside}) {statement}")
+    out.line("}")
+
+
+def _lower_each_row(out: Writer, window: Window, value: Registers, layout: RowsOf) -> None:
+    """Of the four lanes that hold a row's value, the first stores it."""
+    size, four = value.type.dtype.bytes, not isinstance(layout.tile, TensorRows)
+    out.line(f"if ({out.lane} % 4 == 0) {{" if four else "{")
+    with loop(out, "i_", value.type.registers):
+        out.line(f"const int r_ = {coordinate(value.type, 0, out)};")
+        index = ["0"] * len(window.size)
+        index[row_axis(window.size)] = "r_"
+        if size == 2:
+            whole = f"static_cast<unsigned short>({value.name}[i_ / 2] >> 16 * (i_ % 2))"
+        else:
+            whole = _fields(value, "i_", 1)[0]
+        statement = _store(out, window, index, size, whole)
         inside = out.in_bounds(window, index) if window.buffer.space == "global" else "true"
         out.line(statement if inside == "true" else f"if ({inside}) {statement}")
     out.line("}")

@@ -1,18 +1,20 @@
-"""wgmma: asynchronous matrix multiply of a warpgroup, both operands from shared memory (sm_90a)
+"""wgmma: asynchronous matrix multiply of a warpgroup (sm_90a)
 
 Takes
-    `acc = wgmma(a, b, acc)`: adds a @ b.T. `a` is a 64 x k window and `b` an n x k window of shared
-    memory, K-major, bf16 or f16; n a multiple of 8 up to 256, k a multiple of 16. Rows of either buffer
-    are as long as its swizzle span (32, 64 or 128 bytes); windows start at whole groups of 8 rows. `acc`
-    is an f32 fragment [64, n] in layout "wgmma". `wgmma_fence()`, `wgmma_commit()` and `wgmma_wait(n)`
-    order it. All warps of a warpgroup execute them.
+    `acc = wgmma(a, b, acc)`: adds a @ b.T. `a` is a 64 x k window of shared memory, K-major, or a fragment of
+    bf16 or f16 [64, k] in layout "wgmma", which `cast` makes of an accumulator; `b` an n x k window of shared
+    memory, K-major, or with `b_major="MN"` a k x n one, whose panels of one span may stand on an axis before;
+    n a multiple of 8 up to 256. bf16 or f16 (k a multiple of 16), or e4m3 and e5m2 (of 32). Rows of a buffer
+    are as long as its swizzle span; windows start at whole groups of 8 rows. `acc` is an f32 fragment [64, n]
+    in layout "wgmma". `wgmma_fence()`, `wgmma_commit()` and `wgmma_wait(n)` order it. All warps of a
+    warpgroup execute them.
 Touches
     Reads both windows through the async proxy: each warp its 16 rows of `a` and all of `b`. Writes the
     accumulator.
 Completes when
     `wgmma_wait(n)` has left at most n committed groups in flight; until then neither the accumulator nor
-    the shared windows may be touched. Ordinary writes to an accumulator need `wgmma_fence()` before the
-    next wgmma.
+    the operands may be touched. Ordinary writes to registers that wgmma reads or writes need `wgmma_fence()`
+    before it.
 Source
     PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": wgmma.mma_async, "Matrix-descriptor",
     wgmma.fence, wgmma.commit_group, wgmma.wait_group.
@@ -27,14 +29,17 @@ import numpy as np
 
 from cake.ir.layouts import Accumulator
 from cake.ir.layouts.descriptors import (
+    STEP,
     WGMMA_SWIZZLE,
     Descriptor,
     Illegal,
+    Major,
     encoded,
+    major_refusal,
     matrix_descriptor,
 )
 from cake.ir.layouts.legality import CHUNK
-from cake.ir.types import DType, FragmentType, Type
+from cake.ir.types import DType, FragmentType, RegionType, Type
 from cake.kinds.primitive import (
     Bad,
     Good,
@@ -55,69 +60,96 @@ from cake.machine.effects import Aligned, Async, Effect, Read, Region
 ROWS = 64
 WARP_ROWS = 16
 K_STEP = 16
+FORMATS = (DType.bf16, DType.f16, DType.e4m3, DType.e5m2)
 
 
 class Wgmma(Primitive):
-    """wgmma.mma_async.sync.aligned.m64nNk16, one instruction for each 16 of k."""
+    """wgmma.mma_async.sync.aligned.m64nNkK, one instruction for each 32 bytes of k."""
 
     names = ("wgmma",)
     archs = "sm_90a"
     warpgroup = True
-    parameters = (parameter("a", "shared"), parameter("b", "shared"), parameter("acc", "fragment"))
+    parameters = (
+        parameter("a", "shared", "fragment"),
+        parameter("b", "shared"),
+        parameter("acc", "fragment"),
+        parameter("b_major", "text", default="K"),
+    )
     in_place = "acc"
     uses = ("wgmma.m64k16.cycles_per_n8", "wgmma.latency", "shared.bytes")
 
     def signature(self, site: Site) -> Type | None:
         site.need_warpgroups()
-        for name in ("a", "b"):
-            self._check_operand(site, name)
-        a, b, acc = site.region("a"), site.region("b"), site.fragment("acc")
-        if a.shape[0] != ROWS:
-            raise site.refuse("a", f"a warpgroup multiplies {ROWS} rows of `a`, this window has {a.shape[0]}")
-        n = b.shape[0]
+        if site.text("b_major") not in ("K", "MN"):
+            raise site.refuse("b_major", "`b` is stored K-major or MN-major")
+        b, acc = operand(site, "b"), site.fragment("acc")
+        dtypes = [self._dtype(site, name) for name in ("a", "b")]
+        if dtypes[0].bytes != dtypes[1].bytes or (dtypes[0].bytes == 2 and dtypes[0] is not dtypes[1]):
+            raise site.refuse("b", f"`a` holds {dtypes[0].value}, `b` {dtypes[1].value}")
+        why = major_refusal("wgmma", dtypes[1], b.major)
+        if why:
+            raise site.refuse("b_major", why)
+        rows, depth = self._left(site)
+        if rows != ROWS:
+            raise site.refuse("a", f"a warpgroup multiplies {ROWS} rows of `a`, this has {rows}")
+        n = b.extent
         if n % 8 or n > 256:
             raise site.refuse("b", f"`b` has a multiple of 8 rows up to 256, this window has {n}")
-        if a.shape[1] != b.shape[1]:
-            raise site.refuse("b", f"`a` is 64 x {a.shape[1]} and `b` {n} x {b.shape[1]}: k must agree")
-        if a.dtype is not b.dtype:
-            raise site.refuse("b", f"`a` holds {a.dtype.value}, `b` {b.dtype.value}")
+        if depth != b.depth:
+            raise site.refuse("b", f"`a` is 64 x {depth} and `b` {n} x {b.depth}: k must agree")
         if acc != FragmentType(DType.f32, (ROWS, n), Accumulator(4)):
             message = f"the accumulator of this product is [f32, 64, {n}] in layout wgmma"
             raise site.refuse("acc", message, help=f'acc = zeros(f32, 64, {n}, layout="wgmma")')
         return acc
 
-    def _check_operand(self, site: Site, name: str) -> None:
-        window = site.region(name)
-        if window.dtype not in (DType.bf16, DType.f16):
-            raise site.refuse(name, f"`{name}` must be bf16 or f16, here {window.dtype.value}")
-        if len(window.shape) != 2 or window.window[-2:] != window.shape:
-            message = f"`{name}` is a window of rows x k, the last two axes of its buffer"
-            raise site.refuse(name, message, help="index the axes before them")
-        found = matrix_descriptor(window, "K")
-        if isinstance(found, Illegal):
-            raise site.refuse(name, found.reason, help=found.help)
+    def _dtype(self, site: Site, name: str) -> DType:
+        kind = site.operand(name).type
+        assert isinstance(kind, RegionType | FragmentType)
+        if kind.dtype not in FORMATS or (isinstance(kind, FragmentType) and kind.dtype.bytes != 2):
+            choice = "bf16 or f16" if isinstance(kind, FragmentType) else "bf16, f16, e4m3 or e5m2"
+            raise site.refuse(name, f"`{name}` must be {choice}, here {kind.dtype.value}")
+        return kind.dtype
+
+    def _left(self, site: Site) -> tuple[int, int]:
+        """Rows and k of `a`."""
+        kind = site.operand("a").type
+        if isinstance(kind, RegionType):
+            found = operand(site, "a")
+            return found.extent, found.depth
+        assert isinstance(kind, FragmentType)
+        if kind.layout != Accumulator(4) or kind.shape[1] % K_STEP:
+            message = f"`a` in registers is 64 x k in layout wgmma, k a multiple of {K_STEP}"
+            raise site.refuse("a", f"{message}; this is {list(kind.shape)} in {kind.layout.name}")
+        return kind.shape[0], kind.shape[1]
 
     def effects(self, op: Op) -> Sequence[Effect]:
-        a, b = op.region("a"), op.region("b")
-        mine = rows_of(a, op.warp)
-        reads = (Read(mine.buffer, mine.box), Read(b.buffer, b.box))
-        at = (*placed(a, operand(op.site, "a")), *placed(b, operand(op.site, "b")))
-        return (*at, Async(reads=reads, group="wgmma", fragment="acc"))
+        b = op.region("b")
+        reads, at = [Read(b.buffer, b.box)], [*placed(b, operand(op.site, "b"))]
+        if isinstance(op.args["a"], Region):
+            a = op.region("a")
+            mine = rows_of(a, op.warp)
+            reads.insert(0, Read(mine.buffer, mine.box))
+            at = [*placed(a, operand(op.site, "a")), *at]
+        return (*at, Async(reads=tuple(reads), group="wgmma", fragment="acc", registers=("a",)))
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        a, b = rows_of(op.region("a"), op.warp), op.region("b")
-        left = memory.read(a).astype(np.float32).reshape(a.size[-2:])
-        right = memory.read(b).astype(np.float32).reshape(b.size[-2:])
+        if isinstance(op.args["a"], Region):
+            a = rows_of(op.region("a"), op.warp)
+            left = _matrix(memory.read(a), a.size)
+        else:
+            left = op.args["a"].array.astype(np.float32)
+        right = _matrix(memory.read(op.region("b")), op.region("b").size)
         with np.errstate(all="ignore"):
-            product: np.ndarray[Any, Any] = op.args["acc"].array + left @ right.T
-        return product
+            product: np.ndarray[Any, Any] = left @ (right if op.args["b_major"] == "MN" else right.T)
+            return np.asarray(op.args["acc"].array + product, np.float32)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
-        n, k = op.site.region("b").shape
-        steps = k // K_STEP
+        b = operand(op.site, "b")
+        steps = b.depth * b.element // STEP
         # Shares of one warp in the warpgroup's instruction, so that four warps together fill the SM's units.
-        tensor = parameters("wgmma.m64k16.cycles_per_n8") * n / 8 * steps / 4
-        shared = (ROWS + n) * k * 2 / parameters("shared.bytes") / 4
+        tensor = parameters("wgmma.m64k16.cycles_per_n8") * b.extent / 8 * steps / 4
+        rows = b.extent + (ROWS if isinstance(op.args["a"], Region) else 0)
+        shared = rows * STEP * steps / parameters("shared.bytes") / 4
         return Use(
             steps,
             {"tensor": tensor, "shared": shared},
@@ -127,27 +159,23 @@ class Wgmma(Primitive):
 
     def lower(self, op: Lowering, out: Writer) -> None:
         acc: Registers = op.args["acc"]
-        a, b = (descriptor(out, op.args[name], operand(op.site, name)) for name in ("a", "b"))
-        kind, steps = op.site.region("a"), operand(op.site, "a")
-        n = acc.type.shape[1]
-        dtype = kind.dtype.value
-        registers = ", ".join(f"%{i}" for i in range(acc.count))
-        operands = ", ".join(f'"+f"(d[{i}])' for i in range(acc.count))
-        name = f"cake_wgmma_m64n{n}k16_{dtype}"
-        step_of = out.helper(
-            name,
-            "__device__ __forceinline__ void\n"
-            f"{name}(float (&d)[{acc.count}], unsigned long long a, unsigned long long b) {{\n"
-            f'    asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} "\n'
-            f'        "{{{registers}}}, "\n'
-            f'        "%{acc.count}, %{acc.count + 1}, 1, 1, 1, 0, 0;"\n'
-            f"        : {operands}\n"
-            '        : "l"(a), "l"(b) : "memory");\n}',
-        )
-        for step in range(kind.shape[1] // K_STEP):
+        held = op.args["a"] if isinstance(op.args["a"], Registers) else None
+        b = operand(op.site, "b")
+        if held is None:
+            a = operand(op.site, "a")
+            left = descriptor(out, op.args["a"], a)
+        start = descriptor(out, op.args["b"], b)
+        n, dtypes = b.extent, [self._dtype(op.site, name).value for name in ("a", "b")]
+        step_of = _instruction(out, n, dtypes, b.element, acc.count, held is not None, b.major)
+        for step in range(b.depth * b.element // STEP):
+            k = step * STEP // b.element
             # Inside a span the address advances as if there were no swizzle; descriptors count 16 bytes.
-            ahead = steps.ahead(step * K_STEP) // CHUNK
-            out.line(f"{step_of}({acc.name}, {a} + {ahead}, {b} + {ahead});")
+            right = f"{start} + {b.ahead(k) // CHUNK}"
+            if held is None:
+                first = f"{left} + {a.ahead(k) // CHUNK}"
+            else:
+                first = ", ".join(f"{held.name}[{4 * step + i}]" for i in range(4))
+            out.line(f"{step_of}({acc.name}, {first}, {right});")
         out.remember("wgmma", acc)
 
     cases = (
@@ -213,6 +241,76 @@ def tile(a: Global[f16, M, K], b: Global[f16, N, K], c: GlobalOut[f32, M, N]):
             expect=lambda i: {"c": np.float64(i["a"]) @ np.float64(i["b"]).T},
             rtol=1e-5,
         ),
+        Good(
+            "a product of a product, the second operand as it was loaded",
+            """
+@kernel(arch="sm_90a")
+def chain(a: Global[bf16, M, K], v: Global[bf16, M, N], c: GlobalOut[f32, M, N]):
+    grid(1)
+    at = Shared[bf16, 64, 64](swizzle=128)
+    vt = Shared[bf16, 2, 64, 64](swizzle=128)
+    full = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(full)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("mma", warpgroups=1):
+        with one_thread():
+            expect_bytes(full, at, vt)
+            tma_load(at, a[0:+64, 0:+64], full)
+            tma_load(vt[0], v[0:+64, 0:+64], full)
+            tma_load(vt[1], v[0:+64, 64:+64], full)
+        s = zeros(f32, 64, 64, layout="wgmma")
+        wait(full, 0)
+        wgmma_fence()
+        s = wgmma(at, at, s)
+        wgmma_commit()
+        wgmma_wait(0)
+        p = cast(s, bf16)
+        acc = zeros(f32, 64, 128, layout="wgmma")
+        wgmma_fence()
+        acc = wgmma(p, vt, acc, b_major="MN")
+        wgmma_commit()
+        wgmma_wait(0)
+        store(c[0:+64, 0:+128], acc, vector=2)
+""",
+            dims={"M": 64, "N": 128, "K": 64},
+            expect=lambda i: {
+                "c": (np.float32(i["a"]) @ np.float32(i["a"]).T).astype(DType.bf16.numpy).astype(np.float64)
+                @ np.float64(i["v"])
+            },
+            rtol=1e-2,
+        ),
+        Good(
+            "e4m3, both operands of 128 bytes a row",
+            """
+@kernel(arch="sm_90a")
+def tile(a: Global[e4m3, M, K], b: Global[e4m3, N, K], c: GlobalOut[f32, M, N]):
+    grid(1)
+    at = Shared[e4m3, 64, 128](swizzle=128)
+    bt = Shared[e4m3, 16, 128](swizzle=128)
+    full = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(full)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("mma", warpgroups=1):
+        with one_thread():
+            expect_bytes(full, at, bt)
+            tma_load(at, a[0:+64, 0:+128], full)
+            tma_load(bt, b[0:+16, 0:+128], full)
+        acc = zeros(f32, 64, 16, layout="wgmma")
+        wait(full, 0)
+        wgmma_fence()
+        acc = wgmma(at, bt, acc)
+        wgmma_commit()
+        wgmma_wait(0)
+        store(c[0:+64, 0:+16], acc, vector=2)
+""",
+            dims={"M": 64, "N": 16, "K": 128},
+            expect=lambda i: {"c": np.float64(i["a"]) @ np.float64(i["b"]).T},
+            rtol=1e-3,
+        ),
         Bad(
             "rows longer than the swizzle span",
             """
@@ -265,10 +363,53 @@ def rows_of(a: Region, warp: int) -> Region:
 
 
 def operand(site: Site, name: str) -> Descriptor:
-    """How the tensor cores address an operand that `signature` has found legal."""
-    found = matrix_descriptor(site.region(name), "K")
-    assert isinstance(found, Descriptor)
+    """How the tensor cores address an operand in shared memory. Refuses what no descriptor can say."""
+    major: Major = "MN" if name == "b" and site.text("b_major") == "MN" else "K"
+    found = matrix_descriptor(site.region(name), major)
+    if isinstance(found, Illegal):
+        raise site.refuse(name, found.reason, help=found.help)
     return found
+
+
+def _matrix(array: np.ndarray[Any, Any], size: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """A window as rows x columns: panels follow one another along the columns."""
+    data = array.astype(np.float32).reshape(size)
+    lead = [n for n in size[:-2] if n > 1]
+    if not lead:
+        return data.reshape(size[-2:])
+    return np.moveaxis(data.reshape(*lead, *size[-2:]), 0, 1).reshape(size[-2], -1)
+
+
+def _instruction(
+    out: Writer, n: int, dtypes: list[str], element: int, count: int, in_registers: bool, major: Major
+) -> str:
+    """Name of the device function that issues one wgmma."""
+    k, both = STEP // element, ".".join(dtypes)
+    stem = dtypes[0] if dtypes[0] == dtypes[1] else "_".join(dtypes)
+    name = (
+        f"cake_wgmma_m64n{n}k{k}_{stem}{'_registers' if in_registers else ''}{'_mn' if major == 'MN' else ''}"
+    )
+    registers = ", ".join(f"%{i}" for i in range(count))
+    operands = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    transposed = "1" if major == "MN" else "0"
+    if in_registers:
+        a, words = "unsigned a0, unsigned a1, unsigned a2, unsigned a3", [f'"r"(a{i})' for i in range(4)]
+        first = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}"
+        flags = f"1, 1, 1, {transposed}"
+    else:
+        a, words, first = "unsigned long long a", ['"l"(a)'], f"%{count}"
+        flags = f"1, 1, 1, 0, {transposed}" if element == 2 else "1, 1, 1"
+    last = count + len(words)
+    return out.helper(
+        name,
+        "__device__ __forceinline__ void\n"
+        f"{name}(float (&d)[{count}], {a}, unsigned long long b) {{\n"
+        f'    asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{both} "\n'
+        f'        "{{{registers}}}, "\n'
+        f'        "{first}, %{last}, {flags};"\n'
+        f"        : {operands}\n"
+        f'        : {", ".join(words)}, "l"(b) : "memory");\n}}',
+    )
 
 
 def placed(window: Region, matrix: Descriptor) -> tuple[Aligned, Aligned]:
@@ -285,6 +426,8 @@ def descriptor(out: Writer, window: Window, matrix: Descriptor) -> str:
     """C++ name of the matrix descriptor of `window`."""
     span = matrix.swizzle
     name = f"cake_descriptor_{span}"
+    if matrix.major == "MN" or not span:
+        name += f"_{matrix.major.lower()}_{matrix.leading}_{matrix.stride}"
     text = (
         f"__device__ __forceinline__ unsigned long long {name}(unsigned address) {{\n"
         f"    return (address & 0x3ffffu) >> 4 | {encoded(matrix.leading)}ull << 16"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from cake.ir.types import DType
 from cake.kinds.primitive import Registers, Writer
 
-CTYPES = {DType.f32: "float", DType.i32: "int"}
+CTYPES = {DType.f32: "float", DType.i32: "int", DType.u32: "unsigned", DType.pred: "bool"}
 
 
 def ctype(dtype: DType) -> str:
@@ -17,8 +17,8 @@ def ctype(dtype: DType) -> str:
 
 
 def packing(dtype: DType) -> int:
-    """Elements in one 32-bit register."""
-    return 4 // dtype.bytes
+    """Elements in one register: as many as fit 32 bits, one condition."""
+    return 1 if dtype is DType.pred else 4 // dtype.bytes
 
 
 @contextmanager

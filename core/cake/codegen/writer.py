@@ -18,6 +18,7 @@ ELEMENT = {
     "f16": "unsigned short",
     "f32": "float",
     "i32": "int",
+    "u32": "unsigned",
     "e4m3": "unsigned char",
     "e5m2": "unsigned char",
 }

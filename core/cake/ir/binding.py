@@ -137,7 +137,9 @@ class Expressions:
                 return self.unary(expr, op, operand)
             case n.Binary(left=left, right=right):
                 return self.binary(expr, self.value(left), self.value(right))
-            case n.Compare(left=left, right=right):
+            case n.Compare(op=op, left=left, right=right):
+                if any(isinstance(self.value(side), FragmentType) for side in (left, right)):
+                    return self.operator(expr, op, (left, right))
                 self._scalars(expr, left, right)
                 return BOOL
             case n.Logic(left=left, right=right):

@@ -14,7 +14,7 @@ from typing import Literal, NoReturn, TypeVar, cast
 from cake.diagnostics import Diagnostic, KernelErrors, Source, Span, error
 from cake.ir import nodes as n
 from cake.ir.limits import MAX_CHARACTERS, MAX_DEPTH, python_tree
-from cake.ir.types import DTYPES
+from cake.ir.types import STORED
 
 MAX_INTEGER = 2**63 - 1
 MAX_STATEMENTS = 4000
@@ -185,12 +185,12 @@ class _Reader:
 
     def dtype(self, node: ast.AST) -> str:
         name = _name(node)
-        if name not in DTYPES:
+        if name not in STORED:
             self.refuse(
                 node,
                 "dtype",
                 f"unknown dtype `{name or ast.unparse(node)[:40]}`",
-                "one of " + ", ".join(sorted(DTYPES)),
+                "one of " + ", ".join(sorted(STORED)),
             )
         return name
 

@@ -13,12 +13,14 @@ from cake.ir.layouts import REPLICATED, RegisterLayout
 
 
 class DType(Enum):
-    """Element types. `value` is the name used in kernel text."""
+    """Element types. `value` is the name used in kernel text; `pred` is a condition."""
 
     bf16 = "bf16"
     f16 = "f16"
     f32 = "f32"
     i32 = "i32"
+    u32 = "u32"
+    pred = "pred"
     e4m3 = "e4m3"
     e5m2 = "e5m2"
 
@@ -32,7 +34,7 @@ class DType(Enum):
 
     @property
     def is_float(self) -> bool:
-        return self is not DType.i32
+        return self not in (DType.i32, DType.u32, DType.pred)
 
 
 _NUMPY: dict[str, np.dtype[Any]] = {
@@ -40,10 +42,14 @@ _NUMPY: dict[str, np.dtype[Any]] = {
     "f16": np.dtype(np.float16),
     "f32": np.dtype(np.float32),
     "i32": np.dtype(np.int32),
+    "u32": np.dtype(np.uint32),
+    "pred": np.dtype(np.bool_),
     "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
 DTYPES = frozenset(_NUMPY)
+STORED = DTYPES - {"pred"}
+"""dtypes of memory; conditions live in registers."""
 
 
 @dataclass(frozen=True, slots=True)

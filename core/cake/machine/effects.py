@@ -122,7 +122,7 @@ class Async:
     `proxy` is "async" for the copy engine and the tensor cores, "generic" for cp.async. Completion is
     observed through `barrier` (its bytes counted there) or through the group of kind `group` that the
     warp commits next. `fragment` names the operand whose registers are written asynchronously (wgmma),
-    `result`: the fragment that results is.
+    `registers` those whose registers are read so, `result`: the fragment that results is.
     """
 
     reads: tuple[Read, ...] = ()
@@ -133,6 +133,7 @@ class Async:
     bytes: int = 0
     fragment: str = ""
     result: bool = False
+    registers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,12 +140,15 @@ class Engine:
                 accesses.inside(self, agent, instruction, fx.Inside(value))
         event = -1
         asynchronous = ""
+        handed: tuple[str, ...] = ()
         for effect in instruction.primitive.effects(op):
             if type(effect) is fx.Async and (effect.fragment or effect.result):
                 asynchronous, event = effect.fragment, self.events + 1
+                handed = (effect.fragment, *effect.registers)
             HANDLERS[type(effect)](self, agent, instruction, effect)
+        taken = [op.args.get(name) for name in handed]
         for fragment in fragments:
-            self.touch(agent, instruction, fragment, asynchronous and fragment is op.args.get(asynchronous))
+            self.touch(agent, instruction, fragment, any(fragment is one for one in taken))
         array = None
         if self.memory is not None:
             self.memory.cta = agent.cta
@@ -156,7 +159,7 @@ class Engine:
         return FragmentValue(result, array, instruction, event, -1 if asynchronous else agent.executed)
 
     def touch(
-        self, agent: Agent, instruction: Instruction, fragment: FragmentValue, handed_over: bool | str
+        self, agent: Agent, instruction: Instruction, fragment: FragmentValue, handed_over: bool
     ) -> None:
         """Registers in use: by the tensor cores only after a fence, by others only after completion."""
         if handed_over:

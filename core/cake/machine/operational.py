@@ -249,10 +249,10 @@ class Execution:
 
     def hand_over(self, strand: Strand, op: Op, effects: tuple[fx.Async, ...]) -> None:
         """Registers written since the last fence may not have reached the tensor cores."""
-        name = next((e.fragment for e in effects if e.fragment), "")
-        value = op.args.get(name)
-        if self.policy.stale and isinstance(value, FragmentValue) and value.modified > strand.fenced:
-            value.array = _garbage(value.type)
+        for name in (n for e in effects for n in (e.fragment, *e.registers)):
+            value = op.args.get(name)
+            if self.policy.stale and isinstance(value, FragmentValue) and value.modified > strand.fenced:
+                value.array = _garbage(value.type)
 
     def advance(self, pending: Pending) -> None:
         """One stage: what it reads, or what it writes. Tensor cores keep the order of a warp's operations."""

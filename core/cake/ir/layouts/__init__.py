@@ -16,20 +16,24 @@ from cake.ir.layouts.registers import (
     Vector,
 )
 from cake.ir.layouts.shared import SWIZZLES, Traffic, least_wavefronts, swizzle_offset, traffic, wavefronts
+from cake.ir.layouts.vectors import ColumnsOf, RowsOf, named
 
 __all__ = [
     "LANES",
     "REPLICATED",
     "SWIZZLES",
     "Accumulator",
+    "ColumnsOf",
     "OperandA",
     "OperandB",
     "RegisterLayout",
     "Replicated",
+    "RowsOf",
     "TensorRows",
     "Traffic",
     "Vector",
     "least_wavefronts",
+    "named",
     "swizzle_offset",
     "traffic",
     "wavefronts",
