@@ -16,6 +16,8 @@ from cake.kinds.task import Array, Task
 from cake.machine.engine import run
 from cake.plugins import Registry
 from cake.verify import check
+from cake.verify.contract import repair
+from cake.verify.instances import granules_of
 
 SIZES = (264, 136, 72, 8, 3)
 """What an axis may shrink to, largest first: most are 8 beyond a power of two: a tail of any tile."""
@@ -57,9 +59,16 @@ def small_instance(
     kernel: Kernel, primitives: Mapping[str, Primitive], target: Mapping[str, int], blocks: int, arch: str
 ) -> Instance | None:
     """The largest instance of at most `blocks` CTAs within the contract, no axis beyond the target's."""
+    values = {c.name: c.default for c in kernel.constants}
+    granules = granules_of(kernel, values)
     choices = [[size for size in SIZES if size < target[name]] or [target[name]] for name in kernel.dims]
-    sizes = sorted(product(*choices), key=lambda s: (-int(np.prod(s, dtype=np.int64)), s))
-    for shrunk in sizes:
+    tried: dict[tuple[int, ...], None] = {}
+    for sizes in product(*choices):
+        # A contract may fix an axis (D == 128) or ask for multiples.
+        near = repair(kernel, values, granules, dict(zip(kernel.dims, sizes, strict=True)))
+        if near is not None and all(near[name] <= target[name] for name in kernel.dims):
+            tried[tuple(near[name] for name in kernel.dims)] = None
+    for shrunk in sorted(tried, key=lambda s: (-int(np.prod(s, dtype=np.int64)), s)):
         dims = dict(zip(kernel.dims, shrunk, strict=True))
         try:
             instance = instantiate(kernel, dims, primitives=primitives, arch=arch)
