@@ -77,8 +77,8 @@ class Layernorm(Task):
         derivation = (
             "bf16 rounds the result to 2^-8 of itself. A mean of N numbers in f32, in any order, is off by "
             f"N 2^-24 of the largest, {largest:.4g}, which the narrowest row's deviation, {spread:.4g}, and "
-            "the largest weight scale; the variance and its root by N 2^-25 and 2^-20 of themselves; where the "
-            "bias cancels, the rounding of the scaled part stays: 2^-7 of the largest bias"
+            "the largest weight scale; the variance and its root by N 2^-25 and 2^-20 of themselves; where "
+            "the bias cancels, the rounding of the scaled part stays: 2^-7 of the largest bias"
         )
         return {"y": Tolerance(absolute, relative, derivation)}
 

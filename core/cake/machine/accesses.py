@@ -202,7 +202,8 @@ def asynchronous(engine: Engine, agent: Agent, instruction: Instruction, effect:
         barrier = barrier_of(engine, agent, instruction, slot, asynchronous=True)
         engine.copies.append((writes, instruction, slot))
         if barrier is not None:
-            barrier.gathered.events |= 1 << reads | 1 << writes
+            # A copy completes after its issue: what was over by then is over.
+            barrier.gathered.over(engine.known(agent) | 1 << reads | 1 << writes, agent.clock.phases)
             barrier.transactions -= effect.bytes
             barrier.delivered += effect.bytes
             barrier.copies[instruction.span] = None

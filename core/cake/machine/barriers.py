@@ -5,6 +5,7 @@ Sources: PTX ISA, "mbarrier" (phase, pending count, tx-count), "bar/barrier", "A
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cake.diagnostics import Span
@@ -31,6 +32,13 @@ class Clock:
     def copy(self) -> Clock:
         return Clock(self.seen[:], self.published[:], self.events, self.tensor, self.phases.copy())
 
+    def over(self, events: int, phases: Mapping[BarrierSlot, int]) -> None:
+        """Know these completions and phases to be over, and nothing of what anybody wrote."""
+        self.events |= events
+        for slot, phase in phases.items():
+            if phase > self.phases.get(slot, 0):
+                self.phases[slot] = phase
+
     def join(self, other: Clock, within: range | None = None) -> None:
         """Know what `other` knows, too; of warps, only those `within`."""
         if within is not None:
@@ -40,11 +48,8 @@ class Clock:
                     other.seen[index] = other.published[index] = 0
         self.seen = [a if a > b else b for a, b in zip(self.seen, other.seen, strict=True)]
         self.published = [a if a > b else b for a, b in zip(self.published, other.published, strict=True)]
-        self.events |= other.events
         self.tensor |= other.tensor
-        for slot, phase in other.phases.items():
-            if phase > self.phases.get(slot, 0):
-                self.phases[slot] = phase
+        self.over(other.events, other.phases)
 
 
 @dataclass(slots=True)

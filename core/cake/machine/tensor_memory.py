@@ -114,10 +114,8 @@ def commit_to(engine: Engine, agent: Agent, instruction: Instruction, effect: fx
     barrier.pending -= 1
     barrier.arrivers.add(agent.index)
     alone = barrier.arrivers == {agent.index} and not barrier.expected
-    barrier.gathered.events |= agent.issued | engine.known(agent)
+    barrier.gathered.over(agent.issued | engine.known(agent), agent.clock.phases)
     barrier.gathered.tensor |= agent.issued
-    for other, phase in agent.clock.phases.items():
-        barrier.gathered.phases[other] = max(phase, barrier.gathered.phases.get(other, 0))
     if complete(engine, barrier) and alone:
         agent.clock.phases[slot] = barrier.phase
 
