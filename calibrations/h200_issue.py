@@ -30,6 +30,7 @@ CALIBRATION = Calibration(
         "shuffle.latency": Value(24.0, "cycles", spread=0.15),
         "barrier.latency": Value(24.0, "cycles", spread=0.3),
         "mbarrier.latency": Value(20.0, "cycles", spread=0.4),
+        "cluster.latency": Value(190.0, "cycles", spread=0.3),
         "fence.latency": Value(30.0, "cycles", spread=0.4),
     },
 )

@@ -55,9 +55,9 @@ class GemmFp8(Task):
         largest = float(np.sqrt(rows[0] * rows[1]))
         absolute = (dims["K"] / 32 + 1) * 2.0**-13 * largest
         derivation = (
-            "bf16 rounds the result to 2^-8 of itself. Tensor cores before Blackwell add the 32 products of an "
-            "eight-bit instruction to the accumulator with 14 bits below the largest addend, which is at most "
-            f"the product of the longest rows, {largest:.4g}: 2^-13 of it for each instruction"
+            "bf16 rounds the result to 2^-8 of itself. Tensor cores before Blackwell add the 32 products of "
+            "an eight-bit instruction to the accumulator with 14 bits below the largest addend, at most the "
+            f"product of the longest rows, {largest:.4g}: 2^-13 of it for each instruction"
         )
         return {"c": Tolerance(absolute, 2.0**-8, derivation)}
 

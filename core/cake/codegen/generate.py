@@ -320,6 +320,11 @@ class _Generator:
             self.ring(targets, *value.args)
         elif isinstance(self.instance.types.get(id(value)), FragmentType):
             self.fragment(targets[0], value)
+        elif self.ranges.reads(value):
+            self.scalar_name(targets[0], "0", self.ctype(value))
+            known = self.find(targets[0])
+            assert isinstance(known, str)
+            self.call(value, None, known)
         elif targets[0] not in self.instance.values:
             self.scalar_name(targets[0], self.scalar(value), self.ctype(value))
 
@@ -399,7 +404,7 @@ class _Generator:
             self.out.constexprs[text] = int(value)
         return text
 
-    def call(self, expr: n.Expr, result: Registers | None) -> None:
+    def call(self, expr: n.Expr, result: Registers | None, target: str = "") -> None:
         """Emit a primitive: its nested calls first, each into temporaries."""
         instance = self.instance
         primitive, site = instance.sites[id(expr)]
@@ -412,7 +417,7 @@ class _Generator:
             held = args[primitive.in_place]
             assert isinstance(held, Registers)
             result = held
-        primitive.lower(Lowering(site, args, result), self.out)
+        primitive.lower(Lowering(site, args, result, target), self.out)
 
     def operand(self, operand: Operand) -> Any:
         expr, kind = operand.expr, operand.type

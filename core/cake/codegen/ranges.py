@@ -30,6 +30,7 @@ class Ranges:
     """The ranges of one role's names, or of the kernel's top level."""
 
     def __init__(self, instance: Instance, role: RoleInfo | None) -> None:
+        self.instance = instance
         warps = role.warps if role else instance.warps
         self.known: dict[str, Range] = {
             name: (int(value), int(value))
@@ -95,6 +96,9 @@ class Ranges:
             return
         (name,) = stmt.targets
         match stmt.value:
+            case n.Call(args=(_, lower, upper)) if self.reads(stmt.value):
+                least, most = self.reach(lower), self.reach(upper)
+                self.meet(name, None if least is None or most is None else (least[0], most[1]))
             case n.Binary(op="+" | "-" as op, left=n.Name(id=left), right=right) if left == name:
                 by = self.reach(right)
                 if by is not None:
@@ -104,6 +108,10 @@ class Ranges:
                 self.meet(name, None)
             case value:
                 self.meet(name, self.reach(value))
+
+    def reads(self, value: n.Expr) -> bool:
+        """Whether a call yields a number from memory, between its last two operands."""
+        return self.instance.is_primitive(value) and self.instance.primitive(value).scalar
 
     def meet(self, name: str, span: Range | None) -> None:
         """The name also takes the values of `span`, and what its counting adds to them."""

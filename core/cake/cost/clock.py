@@ -50,6 +50,11 @@ Place = tuple[int, str, str]
 """Line, role and task."""
 
 
+def mirrored(slot: fx.BarrierSlot) -> fx.BarrierSlot:
+    """One CTA is run for all of a cluster: what it does to the others, they do to it."""
+    return slot if slot.cta < 0 else fx.BarrierSlot(slot.name, slot.index)
+
+
 class Stuck(Exception):
     """No warp can go on, or the run was cut off. `instructions` are those that wait."""
 
@@ -360,8 +365,8 @@ class Clock:
                 if group is not None:
                     reads, writes = agent.groups[group].open
                     agent.groups[group].open = (max(reads, end), max(writes, last))
-                if slot is not None and slot in self.barriers:
-                    self.deliver(self.barriers[slot], last, "copy", bytes=-count)
+                if slot is not None and (own := mirrored(slot)) in self.barriers:
+                    self.deliver(self.barriers[own], last, "copy", bytes=-count)
             case fx.Commit(group=group):
                 state = agent.groups[group]
                 state.closed.append(state.open)
@@ -369,8 +374,8 @@ class Clock:
             case fx.InitBarrier(slot=slot, arrivals=arrivals):
                 self.barriers[slot] = Barrier(arrivals, arrivals)
             case fx.Arrive(slot=slot, expect_bytes=count):
-                if slot in self.barriers:
-                    self.deliver(self.barriers[slot], after, "warps", arrivals=1, bytes=count)
+                if (own := mirrored(slot)) in self.barriers:
+                    self.deliver(self.barriers[own], after, "warps", arrivals=1, bytes=count)
 
     def groups_done(self, agent: Agent, effect: fx.WaitGroup) -> float:
         closed = agent.groups[effect.group].closed

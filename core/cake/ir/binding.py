@@ -318,6 +318,9 @@ class Expressions:
         if primitive.collective and self.scope.elected:
             message = f"`{call.name}` is executed by whole warps and cannot run in one thread"
             raise self.fail("type/collective", message, call.span, "move it out of one_thread()")
+        if primitive.scalar and len(targets) != 1:
+            message = f"`{call.name}` is given a name before it is used"
+            raise self.fail("type/assign", message, call.span, f"n = {call.name}(...)")
         if primitive.single and not self.scope.elected:
             message = f"`{call.name}` is issued by one thread, here every lane would issue it"
             raise self.fail("type/one-thread", message, call.span, "put it inside `with one_thread():`")

@@ -164,6 +164,8 @@ class _Statements(Expressions):
         kind = self.expr(stmt.value, stmt.targets)
         if kind is None:
             raise self.fail("type/no-value", f"`{n_text(stmt.value)}` yields no value", stmt.value.span)
+        if self.reads_number(stmt.value) and not self.scope.role:
+            raise self.fail("type/assign", "numbers are read from memory inside roles", stmt.value.span)
         if isinstance(kind, RegionType | BarrierType | TextType | DTypeType):
             raise self.fail("type/assign", f"{describe(kind)} cannot be given a name", stmt.value.span)
         if not self.scope.role and isinstance(kind, FragmentType):
@@ -172,6 +174,11 @@ class _Statements(Expressions):
             self.lets.discard(name)
             return
         self.declare(name, kind, stmt.span)
+
+    def reads_number(self, value: n.Expr) -> bool:
+        """Whether a call yields a number from memory."""
+        primitive, _ = self.instance.sites.get(id(value), (None, None))
+        return primitive is not None and primitive.scalar
 
     def ring(self, stmt: n.Assign) -> None:
         value = stmt.value

@@ -334,11 +334,13 @@ class Lowering:
     """A call at code generation. `args` per parameter: C++ text for integers and numbers, `Registers`,
     `Window`, a C++ expression of the shared address (unsigned) for one mbarrier or the pair
     (address of the first, count) for an array, `DType`, str for words, tuples for variadic ones.
-    `result`: where to leave the fragment (for `in_place` primitives, the operand's own registers)."""
+    `result`: where to leave the fragment (for `in_place` primitives, the operand's own registers); `target`:
+    the C++ name to assign the integer to (for `scalar` ones)."""
 
     site: Site
     args: Mapping[str, Any]
     result: Registers | None
+    target: str = ""
 
 
 # --- cases ------------------------------------------------------------------------------------------------
@@ -381,6 +383,9 @@ class Primitive(ABC):
     """Needs all lanes of the warp: illegal under one_thread()."""
     warpgroup: ClassVar[bool] = False
     """Executed by all four warps of a warpgroup together; the machine reports where some stay away."""
+    scalar: ClassVar[bool] = False
+    """Yields an integer, uniform over the warp, between its operands `low` and `high`: `value` gives it where
+    values are known, and the machine tries the extremes where they are not."""
     single: ClassVar[bool] = False
     """Issued once, by one thread: illegal outside one_thread(), where every lane would issue it."""
     uses: ClassVar[tuple[str, ...]] = ()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from cake.diagnostics import NOWHERE, Span
 from cake.ir.instance import Instance
 from cake.ir.types import FragmentType
+from cake.kinds.primitive import Op
 from cake.machine import accesses, endings, overlays, registers, synchronization, tensor_memory
 from cake.machine import effects as fx
 from cake.machine import facts as ft
@@ -154,9 +155,22 @@ class Engine:
             self.memory.cta = agent.cta
             array = instruction.primitive.value(op, self.memory)
         result = instruction.site.result
+        if instruction.primitive.scalar:
+            return self.number(instruction, op, array)
         if not isinstance(result, FragmentType):
             return None
         return FragmentValue(result, array, instruction, event, -1 if asynchronous else agent.executed)
+
+    def number(self, instruction: Instruction, op: Op, found: Array | None) -> int:
+        """A number from memory: what is there, or without values an extreme of what it may be, the same for
+        all that read the same place."""
+        low, high = int(op.args["low"]), int(op.args["high"])
+        if found is None:
+            return chosen(self.facts.assignment, op, low, high)
+        value = int(found)
+        if not low <= value <= high:
+            self.find(ft.OutsideContract(instruction.span, value, low, high))
+        return min(max(value, low), high)
 
     def touch(
         self, agent: Agent, instruction: Instruction, fragment: FragmentValue, handed_over: bool
@@ -201,6 +215,19 @@ class Run:
     written: dict[str, Array]
 
 
+Assignment = Literal["low", "high", "mixed"]
+ASSIGNMENTS: tuple[Assignment, ...] = ("mixed", "high", "low")
+"""What numbers from memory are taken to be where values are not known."""
+
+
+def chosen(assignment: str, op: Op, low: int, high: int) -> int:
+    """The number that a place in memory holds under an assignment: a function of the place alone."""
+    if assignment != "mixed":
+        return low if assignment == "low" else high
+    place = sum(start * (7 + axis) for axis, start in enumerate(op.region("window").start))
+    return (low, high, low + (high - low) // 2, min(high, low + 1))[place % 4]
+
+
 def usual_blocks(instance: Instance) -> list[int]:
     """CTAs that stand for all: those of a small grid; else of the first two clusters and of the last."""
     size, blocks = instance.cluster, instance.blocks
@@ -210,9 +237,14 @@ def usual_blocks(instance: Instance) -> list[int]:
 
 
 def run(
-    instance: Instance, *, inputs: Mapping[str, Array] | None = None, blocks: Sequence[int] | None = None
+    instance: Instance,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    blocks: Sequence[int] | None = None,
+    assignment: Assignment = "mixed",
 ) -> Run:
-    """Execute the clusters of CTAs `blocks` (default: all with inputs, else the first two and the last).
+    """Execute the clusters of CTAs `blocks` (default: all with inputs, else `usual_blocks`), numbers from
+    memory as `assignment` says where there are no inputs.
 
     Facts are always observed; with `inputs` (name -> array of the parameter's shape), values as well.
     Raises cake.ir.evaluate.EvaluationError where an index expression has no value.
@@ -222,6 +254,7 @@ def run(
         blocks = usual_blocks(instance) if inputs is None else range(instance.blocks)
     clusters = list(dict.fromkeys(block // size for block in blocks))
     facts = ft.Facts(instance, tuple(c * size + cta for c in clusters for cta in range(size)))
+    facts.assignment = assignment
     memory = Memory(instance, inputs) if inputs is not None else None
     program = Program(instance)
     facts.taken = program.taken

@@ -311,6 +311,16 @@ class Unwritten:
 
 
 @dataclass(frozen=True, slots=True)
+class OutsideContract:
+    """A number that was read from memory lies outside what the kernel's text declares."""
+
+    span: Span
+    value: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
 class Runaway:
     """The run was cut off after `steps` instructions."""
 
@@ -349,6 +359,7 @@ Finding = (
     | PartialWarpgroup
     | BarrierId
     | Unwritten
+    | OutsideContract
     | Runaway
 )
 
@@ -371,6 +382,8 @@ class Facts:
     """Per mbarrier array and role, a wait that passes on a phase which the role knew to be complete."""
     arrivers: dict[str, int] = field(default_factory=dict)
     """Per mbarrier array, the most warps that arrive on one of it."""
+    assignment: str = "mixed"
+    """What numbers from memory were taken to be."""
     taken: set[tuple[int, bool]] = field(default_factory=set)
     """Branches and loops by identity of their node: condition true or false, body run or never."""
 

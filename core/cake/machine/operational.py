@@ -225,6 +225,8 @@ class Execution:
         for effect in effects:
             if not isinstance(effect, fx.Async):
                 HANDLERS[type(effect)](self, strand, effect)
+        if instruction.primitive.scalar:
+            return int(array) if array is not None else 0
         if asynchronous:
             return self.issue(strand, instruction, op, asynchronous)
         if isinstance(kind, FragmentType):

@@ -13,7 +13,7 @@ from cake.ir.arch import admits
 from cake.ir.evaluate import EvaluationError
 from cake.kinds.rule import Rule
 from cake.machine import facts as ft
-from cake.machine.engine import run, usual_blocks
+from cake.machine.engine import ASSIGNMENTS, run, usual_blocks
 from cake.verify.causes import root_causes
 from cake.verify.coverage import Taken, gaps, reach
 from cake.verify.instances import Choice, choose
@@ -129,7 +129,7 @@ def _judge(
     if any(d.severity == "error" for d in static):
         return static, set()
     try:
-        facts = run(instance, blocks=[*usual_blocks(instance), *blocks]).facts
+        facts = _observed(instance, [*usual_blocks(instance), *blocks])
     except EvaluationError as e:
         return [*static, error("type/no-value", e.message, e.span)], set()
     facts.findings = root_causes(facts)
@@ -145,6 +145,20 @@ def _judge(
         if said:  # a rule that claims a finding and then fails or keeps silent has not spoken for it
             unspoken = [f for f in unspoken if not _claims(rule, f)]
     return [*static, *told, *(describe(f) for f in unspoken)], facts.taken
+
+
+def _observed(instance: Instance, blocks: list[int]) -> ft.Facts:
+    """The machine's facts; of a kernel that reads numbers from memory under the first assignment that shows a
+    fault, and what was taken under all."""
+    reads = any(primitive.scalar for primitive, _ in instance.sites.values())
+    taken: Taken = set()
+    for assignment in ASSIGNMENTS if reads else ASSIGNMENTS[:1]:
+        facts = run(instance, blocks=blocks, assignment=assignment).facts
+        taken |= facts.taken
+        if facts.findings:
+            break
+    facts.taken = taken
+    return facts
 
 
 def static_findings(instance: Instance, registry: Registry, unchecked: list[str]) -> list[Diagnostic]:

@@ -73,6 +73,8 @@ def _words(finding: ft.Finding) -> str:
             return f"tensor memory: {kind.replace('_', ' ')}"
         case ft.Unwritten(buffer=buffer, missing=missing):
             return f"{missing} elements of {buffer.name} are never written"
+        case ft.OutsideContract(value=value, low=low, high=high):
+            return f"reads {value}, declared to lie between {low} and {high}"
         case ft.Runaway(steps=steps):
             return f"cut off after {steps} instructions"
         case ft.OutOfBounds(buffer=buffer, start=start, size=size):
