@@ -112,7 +112,7 @@ def survey(instance: Instance) -> dict[int, Duty]:
 def _walk(program: Program, warp: Warp, block: int, duties: dict[int, Duty]) -> None:
     """Note what one warp does; it ends early where an expression has no value."""
     steps = program.run(warp, _few)
-    result: FragmentValue | None = None
+    result: FragmentValue | int | None = None
     try:
         while True:
             instruction = steps.send(result)
@@ -125,6 +125,8 @@ def _walk(program: Program, warp: Warp, block: int, duties: dict[int, Duty]) -> 
                     duty.meetings.setdefault(place, set()).add(warp.index)
             kind = op.site.result
             result = FragmentValue(kind, None, instruction) if isinstance(kind, FragmentType) else None
+            if instruction.primitive.scalar:
+                result = int(op.args["high"])
     except (StopIteration, EvaluationError):
         return
 
