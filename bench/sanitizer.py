@@ -4,10 +4,10 @@
     python -m bench.sanitizer run OUT --out RESULTS                on the GPU's host, with what is in OUT
     python -m bench.sanitizer report RESULTS.json                  the table
 
-Sampled are mutants of the golden kernels for sm_90a that can be compiled, and each kernel itself as a control.
-A mutant is launched alone and its outputs compared with the task's oracle (twice, bit for bit), then once
-under each tool of compute-sanitizer. Every launch is a process of its own with a deadline that kills: a kernel
-that never ends is caught by its clock.
+Sampled are mutants of the golden kernels for sm_90a that can be compiled, and each kernel itself as a
+control. A mutant is launched alone and its outputs compared with the task's oracle (twice, bit for bit),
+then once under each tool of compute-sanitizer. Every launch is a process of its own with a deadline that
+kills: a kernel that never ends is caught by its clock.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def trial(folder: Path) -> dict[str, Any]:
 
 
 def run_all(source: Path, out: Path, processes: int) -> None:
-    """Every artefact, several at once; the results are written anew after each, so that a cut run keeps them."""
+    """Every artefact, several at once; results are written anew after each, so that a cut run keeps them."""
     document = json.loads((source / "mutants.json").read_text(encoding="utf-8"))
     out.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(processes) as pool:
