@@ -46,7 +46,7 @@ from cake.verify.engine import static_findings
 from cake.verify.instances import Choice, choose
 
 ROOT = Path(__file__).resolve().parent.parent
-QUICK_MUTANTS, QUICK_REWRITES = 150, 50
+QUICK_MUTANTS, QUICK_REWRITES = 110, 40
 """Sizes of the sample, shared by the kernels."""
 QUICK_SECONDS = 40.0
 """A slower machine judges fewer mutants, and says so."""

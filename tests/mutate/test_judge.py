@@ -8,12 +8,14 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cake.cli.app import main
 from cake.ir import parse, print_kernel
 from cake.mutate import OPERATORS, PRESERVING, Outcome, Truth, derive, false_alarms, judge, subject, task_of
 from cake.plugins import Registry
-from cake.verify import Report
+from cake.verify import Report, check
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "plugins" / "kernels"
@@ -85,6 +87,19 @@ def test_rewrites_that_keep_a_kernel_raise_no_alarm(name: str, registry: Registr
     parent = subject(parse((KERNELS / f"{name}.cake").read_text(), name), registry)
     sample = derive(parent, PRESERVING, 16, seed=1)
     assert [(m.description, d.code) for m, d in false_alarms(sample, registry)] == []
+
+
+@settings(max_examples=12)
+@given(
+    name=st.sampled_from(["softmax", "rmsnorm"]),
+    seeds=st.lists(st.integers(0, 10**6), min_size=2, max_size=6),
+)
+def test_rewrites_one_after_another_raise_no_alarm(name: str, seeds: list[int], registry: Registry) -> None:
+    kernel = parse((KERNELS / f"{name}.cake").read_text(), name)
+    for seed in seeds:
+        [step] = derive(subject(kernel, registry), PRESERVING, 1, seed)
+        kernel = step.kernel
+    assert check(kernel, registry).diagnostics == ()
 
 
 # --- the command ------------------------------------------------------------------------------------------
