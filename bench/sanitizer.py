@@ -40,7 +40,7 @@ ALONE_S, TOOL_S = 15.0, 30.0
 """Deadlines: of a launch that takes microseconds, and of one under a tool."""
 CAUGHT = 88
 """Exit status that compute-sanitizer is told to end with where it found something."""
-AXES = {"M": 264, "N": 264, "K": 328, "S": 264, "B": 2, "D": 128}
+AXES = {"M": 264, "N": 264, "K": 336, "S": 264, "B": 2, "D": 128}
 """Several tiles, a tail and a full turn of every ring. Persistent kernels get two CTAs."""
 
 

@@ -134,9 +134,9 @@ class Truth:
 
 def task_of(registry: Registry, kernel: Kernel) -> Task | None:
     """The task that the kernel is named after and whose tensors it takes."""
-    tensors = {p.name: p.output for p in kernel.params}
+    tensors = {p.name: (p.dtype, p.output) for p in kernel.params}
     for task in registry.tasks.values():
-        theirs = {name: tensor.output for name, tensor in task.tensors.items()}
+        theirs = {name: (tensor.dtype, tensor.output) for name, tensor in task.tensors.items()}
         if kernel.name.startswith(task.name()) and theirs == tensors:
             return task
     return None
