@@ -66,6 +66,8 @@ def _without_repetitions(findings: Sequence[ft.Finding]) -> list[ft.Finding]:
 
 def _level(finding: ft.Finding) -> int:
     match finding:
+        case ft.AbsentPeer(kind="unstarted" | "outside"):
+            return -1
         case ft.OutOfBounds() | ft.Misaligned() | ft.RegisterPool() | ft.RegisterStep():
             return 0
         case ft.RendezvousMismatch() | ft.RunAhead():
@@ -110,6 +112,8 @@ def _explains(cause: ft.Finding, effect: ft.Finding) -> bool:
             if kind == "idle_wait" and isinstance(effect, ft.Race):
                 return _completes_on(effect.earlier, slot) or _completes_on(effect.later, slot)
             return kind != "init_unfenced" and not isinstance(effect, ft.FragmentHazard)
+        case ft.AbsentPeer():
+            return isinstance(effect, ft.BarrierMisuse | ft.AbsentPeer)
         case ft.RendezvousMismatch() | ft.RunAhead():
             return isinstance(effect, ft.Race) and effect.cause == "unordered"
         case ft.OutOfBounds(buffer=buffer):
