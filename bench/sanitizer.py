@@ -69,8 +69,7 @@ def shape_of(kernel: Kernel, task: Task) -> dict[str, int]:
 
 def prepare(out: Path, count: int, seed: int) -> None:
     """Write artefacts of sampled mutants and of the kernels themselves, and what the verifier says."""
-    from cake.mutate import OPERATORS, derive, subject
-    from cake.verify import check
+    from cake.mutate import OPERATORS, Truth, derive, judge, subject
 
     registry = load(ROOT)
     chosen: list[dict[str, Any]] = []
@@ -80,8 +79,9 @@ def prepare(out: Path, count: int, seed: int) -> None:
         dims = shape_of(kernel, task)
         constants = {c.name: 2 for c in kernel.constants if c.name == "SMS"}
         _written(out, registry, name, kernel, task, dims, constants)
-        chosen.append({"id": name, "kernel": name, "operator": "", "codes": [], "control": True})
+        chosen.append({"id": name, "kernel": name, "codes": [], "stage": "", "control": True})
         mutants = derive(subject(kernel, registry), OPERATORS)
+        truth = Truth(kernel, registry, task, thorough=False)
         Random(seed).shuffle(mutants)
         kept: dict[str, int] = {}
         for mutant in mutants:
@@ -95,8 +95,7 @@ def prepare(out: Path, count: int, seed: int) -> None:
             except KernelErrors:
                 continue  # refused before there is anything to run
             kept[mutant.operator] = kept.get(mutant.operator, 0) + 1
-            report = check(mutant.kernel, registry)
-            errors = [d.code for d in report.diagnostics if d.severity == "error"]
+            outcome = judge(mutant, truth, registry)
             chosen.append(
                 {
                     "id": ident,
@@ -104,12 +103,13 @@ def prepare(out: Path, count: int, seed: int) -> None:
                     "operator": mutant.operator,
                     "description": mutant.description,
                     "line": mutant.span.line,
-                    "codes": list(dict.fromkeys(errors)),
-                    "milliseconds": 1e3 * report.seconds,
+                    "codes": list(outcome.codes),
+                    "stage": outcome.stage,
+                    "milliseconds": 1e3 * outcome.seconds,
                     "control": False,
                 }
             )
-            sys.stderr.write(f"{ident} {mutant.operator} {errors[:1]}\n")
+            sys.stderr.write(f"{ident} {mutant.operator} {outcome.stage} {outcome.codes[:1]}\n")
     document = {"schema": 1, "seed": seed, "mutants": chosen}
     (out / "mutants.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
@@ -221,25 +221,28 @@ def report(path: Path) -> str:
     rows = [m for m in document["mutants"] if "device" in m]
     mutants = [m for m in rows if not m["control"]]
     controls = [m for m in rows if m["control"]]
-    harm = [m for m in mutants if m["codes"] or any(_catches(m, name) for name in ("alone", *TOOLS))]
+    harm = [m for m in mutants if m["stage"] or any(_catches(m, name) for name in ("alone", *TOOLS))]
     lines = [
         f"{len(mutants)} mutants of {len(controls)} kernels; {len(harm)} caught by somebody",
         "",
         "| who | caught | of the others' | false alarms | seconds a mutant, median (90th percentile) |",
         "| --- | --- | --- | --- | --- |",
     ]
-    names = ["cake check", "wrong answer", *TOOLS, "all of the GPU's"]
+    names = ["cake check", "values on the machine", "wrong answer", *TOOLS, "all of the GPU's"]
     for name in names:
         caught = [m for m in mutants if _by(m, name)]
         only = [m for m in harm if not _by(m, name)]
         alarms = sum(_by(m, name) for m in controls)
+        if name == "values on the machine":
+            lines.append(f"| {name}, where that is silent | {len(caught)} | | | |")
+            continue
         seconds = sorted(_seconds(m, name) for m in mutants)
         high = seconds[int(0.9 * (len(seconds) - 1))]
         lines.append(
             f"| {name} | {len(caught)} | misses {len(only)} | {alarms} | {median(seconds):.3g} ({high:.3g}) |"
         )
-    missed = [m for m in harm if not m["codes"]]
-    lines += ["", "Caught on the GPU and not by `cake check`:", ""]
+    missed = [m for m in harm if not m["stage"]]
+    lines += ["", "Caught on the GPU and neither by `cake check` nor by values on the machine:", ""]
     lines += [f"- {m['kernel']} line {m['line']}: {m['operator']}, {m['description']}" for m in missed] or [
         "- none"
     ]
@@ -254,6 +257,8 @@ def _catches(mutant: Mapping[str, Any], name: str) -> bool:
 def _by(mutant: Mapping[str, Any], name: str) -> bool:
     if name == "cake check":
         return bool(mutant["codes"])
+    if name == "values on the machine":
+        return mutant.get("stage") == "values"
     if name == "all of the GPU's":
         return any(_catches(mutant, one) for one in ("alone", *TOOLS))
     return _catches(mutant, "alone" if name == "wrong answer" else name)
