@@ -35,6 +35,36 @@ class Warns(Rule):
         yield self.report(facts.instance.kernel.span)
 
 
+class Loops(Rule):
+    family = "perf"
+    message = help = "for ever"
+
+    def check(self, facts: Facts) -> Iterable[Diagnostic]:
+        while True:
+            try:
+                while True:
+                    pass
+            except Exception:
+                continue
+
+
+class Floods(Rule):
+    family = "perf"
+    message = help = "much"
+
+    def check(self, facts: Facts) -> Iterable[Diagnostic]:
+        while True:
+            yield self.report(facts.instance.kernel.span)
+
+
+class Leaves(Rule):
+    family = "perf"
+    message = help = "at once"
+
+    def check(self, facts: Facts) -> Iterable[Diagnostic]:
+        raise SystemExit(0)
+
+
 def golden(name: str) -> str:
     return (KERNELS / f"{name}.cake").read_text()
 
@@ -52,6 +82,27 @@ def test_a_rule_that_raises_is_named_and_the_rest_goes_on(registry: Registry) ->
     report = verify.check(parse(text), replace(registry, rules=rules))
     assert any("perf/raises" in words and "ZeroDivisionError" in words for words in report.unchecked)
     assert [d.code for d in report.diagnostics] == ["sync/shared-race"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"), [(Loops, "was cut off"), (Floods, "floods"), (Leaves, "SystemExit")]
+)
+def test_a_rule_that_does_not_end_is_cut_off_and_named_once(
+    rule: type[Rule], words: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cake.verify.engine.RULE_SECONDS", 0.2)
+    text = golden("softmax").replace("            cta_sync()\n", "", 1)
+    report = verify.check(parse(text), replace(registry, rules={**registry.rules, rule.code(): rule()}))
+    said = [note for note in report.unchecked if rule.code() in note]
+    assert len(said) == 1
+    assert words in said[0]
+    assert [d.code for d in report.diagnostics] == ["sync/shared-race"]
+
+
+def test_a_rule_that_does_not_load_is_said_to_be_unchecked(registry: Registry) -> None:
+    broken = replace(registry.plugins[0], kind="rule", path="rules/broken.py", line=3, error="no name x")
+    report = verify.check(parse(golden("softmax")), replace(registry, plugins=[*registry.plugins, broken]))
+    assert "rules/broken.py:3 does not load: no name x" in report.unchecked
 
 
 def test_warnings_do_not_refuse(registry: Registry) -> None:

@@ -15,6 +15,7 @@ from cake.kinds.rule import Rule
 from cake.machine import facts as ft
 from cake.machine.engine import ASSIGNMENTS, run, usual_blocks
 from cake.verify.causes import root_causes
+from cake.verify.contained import RULE_SECONDS, Contained
 from cake.verify.coverage import Taken, gaps, reach
 from cake.verify.instances import Choice, choose
 from cake.verify.plain import describe
@@ -60,7 +61,8 @@ def check(
     choices = [Choice(dims, {})] if dims is not None else choose(kernel, given)
     found: list[Diagnostic] = []
     shown: list[str] = []
-    unchecked: list[str] = []
+    unchecked = _disabled(registry)
+    rules = Contained(unchecked, RULE_SECONDS)
     if not choices:
         unchecked.append("not executed: no small shape that meets the contract was found")
         found.append(_unexecuted(kernel))
@@ -85,7 +87,7 @@ def check(
             found += refused.diagnostics
             break
         shown.append(instance.title)
-        diagnostics, reached = _judge(instance, registry, unchecked, choice.blocks, chosen=dims is None)
+        diagnostics, reached = _judge(instance, registry, rules, choice.blocks, chosen=dims is None)
         found += [d if d.instance else replace(d, instance=instance.title) for d in diagnostics]
         taken |= reached
         number += 1
@@ -95,6 +97,12 @@ def check(
         unchecked += map(str, gaps(kernel.body, taken))
     seconds = perf_counter() - began
     return Report(tuple(_distinct(found)), tuple(shown), tuple(dict.fromkeys(unchecked)), seconds)
+
+
+def _disabled(registry: Registry) -> list[str]:
+    """Rules whose file does not load say nothing: that much is not checked."""
+    broken = [p for p in registry.plugins if p.kind == "rule" and p.error]
+    return [f"{p.path}:{p.line} does not load: {p.error}" for p in broken]
 
 
 def _further(
@@ -119,13 +127,12 @@ def _unexecuted(kernel: Kernel) -> Diagnostic:
 
 
 def _judge(
-    instance: Instance, registry: Registry, unchecked: list[str], blocks: tuple[int, ...], *, chosen: bool
+    instance: Instance, registry: Registry, rules: Contained, blocks: tuple[int, ...], *, chosen: bool
 ) -> tuple[list[Diagnostic], Taken]:
     """One instance: static rules first; the machine only where they found no error. A run that is cut off
     refuses a small shape that was chosen here, and is said to be unchecked on a shape that was asked for.
     Beside the diagnostics, which branches were taken."""
-    rules = _rules(instance, registry)
-    static = static_findings(instance, registry, unchecked)
+    static = static_findings(instance, registry, rules)
     if any(d.severity == "error" for d in static):
         return static, set()
     try:
@@ -135,15 +142,15 @@ def _judge(
     facts.findings = root_causes(facts)
     cut = next(facts.of(ft.Runaway), None)
     if cut is not None and not chosen:
-        unchecked.append(f"{instance.title}: what its CTAs do after {cut.steps} instructions")
+        rules.unchecked.append(f"{instance.title}: what its CTAs do after {cut.steps} instructions")
         facts.findings = [f for f in facts.findings if not isinstance(f, ft.Runaway)]
     told: list[Diagnostic] = []
     unspoken = list(facts.findings)
-    for rule in (r for r in rules if r.needs == "facts"):
-        said = _apply([rule], facts, unchecked)
+    for rule in (r for r in _rules(instance, registry) if r.needs == "facts"):
+        said = rules.apply(rule, facts)
         told += said
         if said:  # a rule that claims a finding and then fails or keeps silent has not spoken for it
-            unspoken = [f for f in unspoken if not _claims(rule, f)]
+            unspoken = [f for f in unspoken if not rules.claims(rule, f)]
     return [*static, *told, *(describe(f) for f in unspoken)], facts.taken
 
 
@@ -161,31 +168,14 @@ def _observed(instance: Instance, blocks: list[int]) -> ft.Facts:
     return facts
 
 
-def static_findings(instance: Instance, registry: Registry, unchecked: list[str]) -> list[Diagnostic]:
-    """What the rules say that read the typed instance alone; a rule that fails joins `unchecked`."""
-    rules = [r for r in _rules(instance, registry) if r.needs == "instance"]
-    return _apply(rules, ft.Facts(instance, ()), unchecked)
+def static_findings(instance: Instance, registry: Registry, rules: Contained) -> list[Diagnostic]:
+    """What the rules say that read the typed instance alone."""
+    static = [r for r in _rules(instance, registry) if r.needs == "instance"]
+    return rules.each(static, ft.Facts(instance, ()))
 
 
 def _rules(instance: Instance, registry: Registry) -> list[Rule]:
     return [r for r in registry.rules.values() if admits(r.archs, instance.arch)]
-
-
-def _claims(rule: Rule, finding: ft.Finding) -> bool:
-    try:
-        return rule.claims(finding)
-    except Exception:  # a plugin's fault: the finding is then said plainly
-        return False
-
-
-def _apply(rules: Iterable[Rule], facts: ft.Facts, unchecked: list[str]) -> list[Diagnostic]:
-    out: list[Diagnostic] = []
-    for rule in rules:
-        try:
-            out += list(rule.check(facts))
-        except Exception as e:  # a rule is a plugin: one that raises is left out and named, the rest goes on
-            unchecked.append(f"rule {rule.code()} failed with {type(e).__name__}: {e}")
-    return out
 
 
 def _distinct(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
