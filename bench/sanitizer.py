@@ -36,8 +36,10 @@ from cake.verify.contract import holds
 ROOT = Path(__file__).resolve().parent.parent
 ARCH = "sm_90a"
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-ALONE_S, TOOL_S = 15.0, 30.0
+ALONE_S, TOOL_S = 12.0, 12.0
 """Deadlines: of a launch that takes microseconds, and of one under a tool."""
+FEW = 4
+"""Processes on the GPU while kernels that never end may be among them."""
 CAUGHT = 88
 """Exit status that compute-sanitizer is told to end with where it found something."""
 AXES = {"M": 264, "N": 264, "K": 336, "S": 264, "B": 2, "D": 128}
@@ -181,35 +183,49 @@ def timed(command: Sequence[str], limit: float) -> tuple[int | None, str, float]
     return done.returncode, done.stdout[-400:] + done.stderr[-200:], perf_counter() - began
 
 
-def trial(folder: Path) -> dict[str, Any]:
-    """All five launches of one artefact."""
-    script = [sys.executable, "-m", "bench.sanitizer", "one", str(folder)]
-    status, said, seconds = timed([*script, "--compare"], ALONE_S)
+def alone(folder: Path) -> dict[str, Any]:
+    """The launch by itself: right, wrong, a fault, or no end."""
+    status, said, seconds = timed([*_script(folder), "--compare"], ALONE_S)
     words = {0: "right", 1: "wrong", 3: "fault", None: "hangs"}
-    found: dict[str, Any] = {
-        "alone": {"said": words.get(status, "broken"), "seconds": seconds, "text": said.strip()[-200:]}
-    }
-    for tool in TOOLS:
-        wrapped = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(CAUGHT), *script]
-        status, said, seconds = timed(wrapped, TOOL_S)
-        caught = status == CAUGHT or (" ERROR SUMMARY: 0 errors" not in said and status not in (0, None))
-        word = "hangs" if status is None else "caught" if caught else "silent"
-        found[tool] = {"said": word, "seconds": seconds, "text": said.strip()[-200:]}
-    return found
+    return {"said": words.get(status, "broken"), "seconds": seconds, "text": said.strip()[-200:]}
+
+
+def under(tool: str, folder: Path) -> dict[str, Any]:
+    """The launch under a tool of compute-sanitizer."""
+    options = ["--tool", tool, "--error-exitcode", str(CAUGHT)]
+    status, said, seconds = timed(["compute-sanitizer", *options, *_script(folder)], TOOL_S)
+    caught = status == CAUGHT or (" ERROR SUMMARY: 0 errors" not in said and status not in (0, None))
+    word = "hangs" if status is None else "caught" if caught else "silent"
+    return {"said": word, "seconds": seconds, "text": said.strip()[-200:]}
+
+
+def _script(folder: Path) -> list[str]:
+    return [sys.executable, "-m", "bench.sanitizer", "one", str(folder)]
 
 
 def run_all(source: Path, out: Path, processes: int) -> None:
-    """Every artefact, several at once; results are written anew after each, so that a cut run keeps them."""
+    """First each artefact alone, few at once, for a kernel that never ends slows those beside it; then under
+    the tools, those that hang last. Results are written anew after each, so that a cut run keeps them."""
     document = json.loads((source / "mutants.json").read_text(encoding="utf-8"))
     out.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(processes) as pool:
-        jobs = [(m, pool.submit(trial, source / m["id"])) for m in document["mutants"]]
-        for number, (mutant, job) in enumerate(jobs, 1):
-            mutant |= {"device": job.result()}
-            (out / "sanitizer.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-            words = " ".join(f"{name} {result['said']}" for name, result in mutant["device"].items())
-            sys.stdout.write(f"{number}/{len(jobs)} {mutant['id']} {mutant['codes'][:1]} {words}\n")
-            sys.stdout.flush()
+
+    def keep(mutant: dict[str, Any], name: str, result: dict[str, Any]) -> None:
+        mutant.setdefault("device", {})[name] = result
+        (out / "sanitizer.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        sys.stdout.write(f"{mutant['id']} {mutant['codes'][:1]} {name} {result['said']}\n")
+        sys.stdout.flush()
+
+    mutants = document["mutants"]
+    with ThreadPoolExecutor(FEW) as pool:
+        for mutant, result in zip(mutants, pool.map(lambda m: alone(source / m["id"]), mutants), strict=True):
+            keep(mutant, "alone", result)
+    for hanging, most in ((False, processes), (True, FEW)):
+        part = [m for m in mutants if (m["device"]["alone"]["said"] == "hangs") is hanging]
+        jobs = [(m, tool) for m in part for tool in TOOLS]
+        with ThreadPoolExecutor(most) as pool:
+            results = pool.map(lambda job: under(job[1], source / job[0]["id"]), jobs)
+            for (mutant, tool), result in zip(jobs, results, strict=True):
+                keep(mutant, tool, result)
 
 
 # --- report -----------------------------------------------------------------------------------------------
@@ -218,7 +234,7 @@ def run_all(source: Path, out: Path, processes: int) -> None:
 def report(path: Path) -> str:
     """What each catches, and how long it takes, in Markdown."""
     document = json.loads(path.read_text(encoding="utf-8"))
-    rows = [m for m in document["mutants"] if "device" in m]
+    rows = [m for m in document["mutants"] if len(m.get("device", {})) == 1 + len(TOOLS)]
     mutants = [m for m in rows if not m["control"]]
     controls = [m for m in rows if m["control"]]
     harm = [m for m in mutants if m["stage"] or any(_catches(m, name) for name in ("alone", *TOOLS))]
