@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from cake.diagnostics import Diagnostic
 from cake.kinds.rule import Bad, Good, Rule
 from cake.machine.facts import Facts, Finding, Race
+from cake_plugins.rules._fences import fence_place
 
 MENDED = """
 @kernel(arch="sm_90a")
@@ -40,6 +41,34 @@ def square(y: GlobalOut[f32, M, N]):
         wgmma_commit()
         wgmma_wait(0)
         store(y[0:+64, 0:+64], acc, vector=1)
+"""
+
+COPIED = """
+@kernel(arch="sm_90a")
+def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
+    require(K == 64)
+    grid(1)
+    s = Shared[bf16, 64, 64](swizzle=128)
+    full = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(full)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("load", warps=4):
+        cp_async(s[0:+64, :], a[0:+64, :]){wrote}
+        cp_async_arrive(full)
+        named_sync(1, warps=4)
+        with one_thread():
+            arrive(full)
+    with role("mma", warpgroups=1):
+        acc = zeros(f32, 64, 64, layout="wgmma")
+        wait(full, 0)
+        {fence}
+        wgmma_fence()
+        acc = wgmma(s, s, acc){read}
+        wgmma_commit()
+        wgmma_wait(0)
+        store(c[0:+64, 0:+64], acc, vector=1)
 """
 
 OTHER_NAME = """
@@ -65,7 +94,7 @@ class UnfencedMmaOperand(Rule):
     family = "sync"
     archs = ">=sm_90"
     message = "`{later}` reads {buffer} before what `{earlier}` wrote is visible to the tensor cores"
-    help = "add fence_async() after the `{earlier}` in line {line}, before the rendezvous"
+    help = "add fence_async() {place}"
     cases = (
         Bad(
             "an operand written by stmatrix",
@@ -94,6 +123,12 @@ def square(y: GlobalOut[f32, M, N]):
             dims={"M": 64, "N": 64},
             records=("P04",),
         ),
+        Bad(
+            "an operand copied by cp.async, which writes through the generic proxy",
+            COPIED.format(wrote="  #> never fenced", fence="pass", read="  #!"),
+            fixed=COPIED.format(wrote="", fence="fence_async()", read=""),
+            dims={"M": 64, "K": 64},
+        ),
         Good("fenced before the barrier", MENDED, dims={"M": 64, "N": 64}),
     )
 
@@ -113,5 +148,5 @@ def square(y: GlobalOut[f32, M, N]):
                 buffer=later.buffer.name,
                 earlier=earlier.primitive,
                 later=later.primitive,
-                line=earlier.span.line,
+                place=fence_place(earlier, "before the rendezvous"),
             )

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from cake.diagnostics import Diagnostic
 from cake.kinds.rule import Bad, Good, Rule
 from cake.machine.facts import Facts, Finding, Race
+from cake_plugins.rules._fences import fence_place
 
 MENDED = """
 @kernel(arch="sm_90a")
@@ -66,7 +67,7 @@ class UnfencedTmaOverwrite(Rule):
     message = (
         "`{later}` overwrites {buffer}, which `{earlier}` used through the generic proxy without a fence"
     )
-    help = "add fence_async() after the `{earlier}` in line {line}, before the slot is released"
+    help = "add fence_async() {place}"
     cases = (
         Bad(
             "ldmatrix, then the ring wraps",
@@ -123,5 +124,5 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
                 buffer=later.buffer.name,
                 earlier=earlier.primitive,
                 later=later.primitive,
-                line=earlier.span.line,
+                place=fence_place(earlier, "before the slot is released"),
             )

@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from cake.diagnostics import Diagnostic
 from cake.kinds.rule import Bad, Good, Rule
 from cake.machine.facts import Facts, Finding, Race
+from cake_plugins.rules._fences import fence_place
 
 MENDED = """
 @kernel(arch="sm_90a")
@@ -53,7 +54,7 @@ class UnfencedTmaStore(Rule):
     family = "sync"
     archs = ">=sm_90"
     message = "`{later}` reads {buffer} before what `{earlier}` wrote is visible to the copy engine"
-    help = "add fence_async() after the `{earlier}` in line {line}, before the rendezvous"
+    help = "add fence_async() {place}"
     cases = (
         Bad(
             "a barrier is no proxy fence",
@@ -98,5 +99,5 @@ def stage(y: GlobalOut[bf16, M, N]):
                 buffer=later.buffer.name,
                 earlier=earlier.primitive,
                 later=later.primitive,
-                line=earlier.span.line,
+                place=fence_place(earlier, "before the rendezvous"),
             )

@@ -39,6 +39,7 @@ Timed = (
     | fx.WaitGroup
     | fx.InitBarrier
     | fx.Arrive
+    | fx.ArriveCopied
     | fx.Wait
     | fx.Fence
     | fx.Rendezvous
@@ -376,6 +377,12 @@ class Clock:
             case fx.Arrive(slot=slot, expect_bytes=count):
                 if (own := mirrored(slot)) in self.barriers:
                     self.deliver(self.barriers[own], after, "warps", arrivals=1, bytes=count)
+            case fx.ArriveCopied(slot=slot, arrivals=arrivals, counted=counted):
+                state = agent.groups["cp_async"]
+                copied = max((writes for _, writes in (state.open, *state.closed)), default=0.0)
+                if slot in self.barriers:
+                    arrivals = 0 if counted else arrivals
+                    self.deliver(self.barriers[slot], max(after, copied), "copy", arrivals=arrivals)
 
     def groups_done(self, agent: Agent, effect: fx.WaitGroup) -> float:
         closed = agent.groups[effect.group].closed

@@ -92,7 +92,7 @@ def access(
     if buffer.space == "tensor":
         tensor_memory.usable(engine, agent, instruction, buffer)
         events = tensor_memory.known(agent, completion)
-    known = Knowledge(clock, events)
+    known = Knowledge(clock, events, events & agent.clock.shown)
     for old in shadow.conflicts(new, known):
         race(engine, agent, access_of(old, buffer), old, new, buffer)
     others = engine.aliases.get(buffer.name)
@@ -127,6 +127,8 @@ def race(engine: Engine, agent: Agent, earlier: ft.Access, old: Record, new: Rec
     cause: ft.Cause
     if buffer.space == "tensor":
         cause = "tensor_unfenced" if engine.known(agent) >> old.event & 1 else "tensor_unfinished"
+    elif old.event >= 0 and engine.known(agent) >> old.event & 1:
+        cause = "unfenced"
     elif old.event >= 0:
         cause = unfinished(engine, agent, old)
     elif agent.clock.seen[old.warp] >= old.epoch or old.warp == new.warp:

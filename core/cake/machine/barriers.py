@@ -16,21 +16,32 @@ from cake.machine.effects import BarrierSlot
 class Clock:
     """What is known to have happened: warp w up to epoch `seen[w]`, and visible to the async proxy up to
     `published[w]`; `events` has a bit for each asynchronous operation known complete, `tensor` for those on
-    tensor memory that a tcgen05 fence has handed on; `phases` how many phases of an mbarrier are known
-    complete."""
+    tensor memory that a tcgen05 fence has handed on, `shown` for those whose writes through the generic proxy
+    (cp.async) are visible to the async proxy; `phases` how many phases of an mbarrier are known complete,
+    `pledged` the copies without which its phase does not complete."""
 
     seen: list[int]
     published: list[int]
     events: int = 0
     tensor: int = 0
+    shown: int = 0
     phases: dict[BarrierSlot, int] = field(default_factory=dict)
+    pledged: dict[BarrierSlot, int] = field(default_factory=dict)
 
     @classmethod
     def zero(cls, warps: int) -> Clock:
         return cls([0] * warps, [0] * warps)
 
     def copy(self) -> Clock:
-        return Clock(self.seen[:], self.published[:], self.events, self.tensor, self.phases.copy())
+        return Clock(
+            self.seen[:],
+            self.published[:],
+            self.events,
+            self.tensor,
+            self.shown,
+            self.phases.copy(),
+            self.pledged.copy(),
+        )
 
     def over(self, events: int, phases: Mapping[BarrierSlot, int]) -> None:
         """Know these completions and phases to be over, and nothing of what anybody wrote."""
@@ -49,6 +60,9 @@ class Clock:
         self.seen = [a if a > b else b for a, b in zip(self.seen, other.seen, strict=True)]
         self.published = [a if a > b else b for a, b in zip(self.published, other.published, strict=True)]
         self.tensor |= other.tensor
+        self.shown |= other.shown
+        for slot, copies in other.pledged.items():
+            self.pledged[slot] = self.pledged.get(slot, 0) | copies
         self.over(other.events, other.phases)
 
 
@@ -116,7 +130,8 @@ class Meeting:
 @dataclass(slots=True)
 class Groups:
     """Asynchronous groups of one kind of one warp: events of the open group, then closed ones, oldest first.
-    Each event is (bit of its reads, bit of its writes, place)."""
+    Each event is (bit of its reads, bit of its writes, place). `tracked`: writes an mbarrier waits for."""
 
     open: list[tuple[int, int, Span]] = field(default_factory=list)
     closed: list[list[tuple[int, int, Span]]] = field(default_factory=list)
+    tracked: int = 0

@@ -160,6 +160,16 @@ class CommitTo:
 
 
 @dataclass(frozen=True, slots=True)
+class ArriveCopied:
+    """cp.async.mbarrier.arrive: `arrivals` arrivals on `slot` once the warp's earlier cp.async are complete.
+    With `counted` they are added to what the phase waits for, so that it needs others to complete."""
+
+    slot: BarrierSlot
+    arrivals: int
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Allocate:
     """tcgen05.alloc: `columns` of tensor memory for the CTA."""
 
@@ -253,6 +263,7 @@ Effect = (
     | Async
     | Commit
     | CommitTo
+    | ArriveCopied
     | Allocate
     | Relinquish
     | Deallocate

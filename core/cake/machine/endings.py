@@ -169,10 +169,10 @@ def undrained(engine: Engine, agent: Agent, kind: str, groups: Groups) -> None:
     group: fx.Group = kind  # type: ignore[assignment]
     if kind in ("tcgen05_ld", "tcgen05_st"):
         return  # their registers and columns are the warp's own until it gives them away
-    for _, _, span in groups.open[:1]:
+    for span in [span for _, writes, span in groups.open if not groups.tracked & writes][:1]:
         engine.find(ft.Undrained(group, span, False))
     for closed in groups.closed:
         for reads, writes, span in closed[:1]:
-            if not known & (reads if kind == "bulk" else writes):
+            if not (known | groups.tracked) & (reads if kind == "bulk" else writes):
                 engine.find(ft.Undrained(group, span, True))
                 return

@@ -83,10 +83,11 @@ class Strand:
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """An arrival that is made once operations are done."""
+    """Arrivals that are made once operations are done."""
 
     slot: fx.BarrierSlot
     owed: list[Pending]
+    arrivals: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +156,8 @@ class Execution:
         self.pools = [0] * instance.cluster
         self.pending: list[Pending] = []
         self.promises: list[Promise] = []
+        self.copied: list[fx.Region] = []
+        """Written by cp.async since a fence of the CTA."""
         self.steps = 0
         self.outcome = ""
 
@@ -282,9 +285,14 @@ class Execution:
     def finish(self, pending: Pending) -> None:
         if pending.deferred is None:
             self.read(pending)
+        generic = pending.effects[0].proxy == "generic"
         for region, data in pending.deferred or ():
             self.memory.write(region, data)
-            if self.policy.stale and region.buffer.space == "shared":
+            if not self.policy.stale or region.buffer.space != "shared":
+                continue
+            if generic:
+                self.copied.append(region)
+            else:
                 View(self.memory, self.published, region.cta).store(region, data)
         if pending.result is not None:
             pending.result.array = pending.array
@@ -299,7 +307,8 @@ class Execution:
         """Make the arrivals that were promised for when operations are done."""
         for promise in [p for p in self.promises if all(owed.done for owed in p.owed)]:
             self.promises.remove(promise)
-            self.arrival(promise.slot, 0)
+            for _ in range(promise.arrivals):
+                self.arrival(promise.slot, 0)
 
     def arrival(self, slot: fx.BarrierSlot, expected: int) -> None:
         phase = self.phases[slot]
@@ -373,6 +382,15 @@ def _commit_to(run: Execution, strand: Strand, effect: fx.CommitTo) -> None:
     run.keep()
 
 
+def _arrive_copied(run: Execution, strand: Strand, effect: fx.ArriveCopied) -> None:
+    phase = run.phase(strand, effect.slot)
+    if effect.counted:
+        phase.pending += effect.arrivals
+    owed = [p for p in run.pending if p.agent is strand and p.completes == "cp_async"]
+    run.promises.append(Promise(run.slot(strand, effect.slot), owed, effect.arrivals))
+    run.keep()
+
+
 def _wait(run: Execution, strand: Strand, effect: fx.Wait) -> None:
     phase = run.phase(strand, effect.slot)
     strand.blocked = lambda: (phase.phase & 1) != (effect.parity & 1)
@@ -380,11 +398,13 @@ def _wait(run: Execution, strand: Strand, effect: fx.Wait) -> None:
 
 def _fence(run: Execution, strand: Strand, effect: fx.Fence) -> None:
     if effect.kind == "async_proxy":
+        copied = [region for region in run.copied if region.cta == strand.cta]
         if run.policy.stale:
-            for region in strand.unpublished:
+            for region in (*strand.unpublished, *copied):
                 data = run.memory.read(region)
                 View(run.memory, run.published, strand.cta).store(region, data)
         strand.unpublished.clear()
+        run.copied = [region for region in run.copied if region not in copied]
     elif effect.kind == "wgmma":
         strand.fenced = strand.executed
     elif effect.kind == "mbarrier_init":
@@ -440,6 +460,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     fx.Banked: _nothing,
     fx.Commit: _commit,
     fx.CommitTo: _commit_to,
+    fx.ArriveCopied: _arrive_copied,
     fx.Allocate: _nothing,
     fx.Relinquish: _nothing,
     fx.Deallocate: _nothing,

@@ -37,10 +37,12 @@ class Record:
 
 @dataclass(slots=True)
 class Knowledge:
-    """What an accessor knows: `clock` per warp; events known complete as bits."""
+    """What an accessor knows: `clock` per warp; events known complete as bits, and those of cp.async whose
+    writes its proxy sees."""
 
     clock: list[int]
     events: int
+    shown: int
 
 
 @dataclass(slots=True, eq=False)
@@ -73,11 +75,13 @@ class Shadow:
         each whether it has bytes in common with `new`, where that is an access to another buffer."""
         out = []
         clock, events, event = known.clock, known.events, new.event
+        shown = known.shown if new.proxy == "async" else events
         for records in self.slices.values() if meets else self.candidates(new.box):
             for old in records:
                 # Most accesses are known to come before: ask that first, it is cheaper than comparing boxes.
                 if old.event >= 0:
-                    ordered = (events >> old.event) & 1 or old.event == event
+                    seen = events if old.proxy == "async" else shown
+                    ordered = (seen >> old.event) & 1 or old.event == event
                 else:
                     ordered = clock[old.warp] >= old.epoch
                 if ordered or not (old.write or new.write):

@@ -102,8 +102,41 @@ def arrive(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Ar
     barrier.arrivers.add(agent.index)
     alone = barrier.arrivers == {agent.index} and not barrier.expected
     barrier.gathered.join(release(agent))
+    barrier.gathered.over(agent.clock.pledged.get(slot, 0), {})
     if complete(engine, barrier) and alone:
         agent.clock.phases[slot] = barrier.phase
+
+
+def arrive_copied(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.ArriveCopied) -> None:
+    """The arrivals bring the copies to be complete, and what was when they were issued; they release nothing
+    that the threads have written themselves. Counted ones hold the phase that this warp arrives on, or who
+    knows of them."""
+    slot = engine.slot(agent, effect.slot)
+    engine.signals.setdefault(slot, {})[instruction.span] = None
+    groups = agent.group("cp_async")
+    copies = 0
+    for group in (groups.open, *groups.closed):
+        for reads, writes, _ in group:
+            copies |= reads | writes
+            if not groups.tracked & writes:
+                engine.copies.append((writes.bit_length() - 1, instruction, slot))
+            groups.tracked |= writes
+    barrier = barrier_of(engine, agent, instruction, slot)
+    if barrier is None:
+        return
+    if agent.clock.phases.get(slot, 0) < barrier.phase:
+        engine.find(ft.BarrierMisuse("unordered_arrival", slot, instruction.span, barrier.init))
+    if effect.counted:
+        agent.clock.pledged[slot] = agent.clock.pledged.get(slot, 0) | copies
+        return
+    engine.arrived.setdefault(slot, set()).add(agent.index)
+    if barrier.pending < effect.arrivals:
+        engine.find(ft.BarrierMisuse("too_many_arrivals", slot, instruction.span, barrier.init))
+        return
+    barrier.pending -= effect.arrivals
+    barrier.arrivers.add(agent.index)
+    barrier.gathered.over(engine.known(agent) | copies, agent.clock.phases)
+    complete(engine, barrier)
 
 
 def complete(engine: Engine, barrier: Barrier) -> bool:
@@ -182,6 +215,7 @@ def fence(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Fen
     if effect.kind == "async_proxy":
         agent.clock.published[index] = agent.clock.seen[index]
         agent.clock.seen[index] += 1
+        agent.clock.shown |= agent.clock.events | agent.lane_events
     elif effect.kind == "wgmma":
         agent.register_fence = agent.executed
     elif effect.kind == "tcgen05_before":
@@ -282,6 +316,7 @@ HANDLERS: Mapping[type, Callable[..., None]] = {
     fx.WaitGroup: wait_group,
     fx.InitBarrier: init,
     fx.Arrive: arrive,
+    fx.ArriveCopied: arrive_copied,
     fx.Wait: wait,
     fx.Fence: fence,
     fx.Rendezvous: rendezvous,

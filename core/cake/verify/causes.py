@@ -161,6 +161,8 @@ def _race_explains(cause: ft.Race, effect: ft.Race) -> bool:
     if a <= _RING_FAULTS:
         return effect.cause != "unfenced"
     same = {cause.earlier.span, cause.later.span} == {effect.earlier.span, effect.later.span}
+    if cause.cause == effect.cause == "unfenced" and cause.earlier.span == effect.earlier.span:
+        return True
     return same or cause.later.span == effect.later.span or _parties(effect) <= _parties(cause)
 
 
@@ -180,7 +182,7 @@ def _race_class(race: ft.Race) -> int:
         return 3 if earlier.asynchronous else 6
     if race.cause == "unordered":
         return 4 if earlier.write and not later.write else 5
-    return 7 if race.cause == "incomplete" else 8
+    return 7 if race.cause == "incomplete" else 9 if later.write else 8
 
 
 def _names(race: ft.Race) -> set[str]:

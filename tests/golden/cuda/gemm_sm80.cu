@@ -1,12 +1,12 @@
 // gemm M=4095 N=1000 K=776 for sm_80
 
-__device__ __forceinline__ void cake_cp_async(unsigned to, const void* from, bool inside) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-        :: "r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
-}
-
 __device__ __forceinline__ unsigned cake_swizzle_64(unsigned offset) {
     return offset ^ ((offset >> 7 & 3) << 4);
+}
+
+__device__ __forceinline__ void cake_cp_async_16(unsigned to, const void* from, int count) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+        :: "r"(to), "l"(from), "r"(count) : "memory");
 }
 
 __device__ __forceinline__ void cake_ldmatrix_x4(unsigned* r, unsigned address) {
@@ -78,7 +78,7 @@ gemm_kernel(
                 const int k_ = cake_thread % 4 * 8;
                 const bool inside_ = row + i_ * 64 + r_ < 4095 && j * BK + k_ < 776;
                 const auto* from_ = a + (inside_ ? (row + i_ * 64 + r_) * 776 + j * BK + k_ : 0);
-                cake_cp_async(at + j * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
+                cake_cp_async_16(at + j * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_ ? 16 : 0);
             }
             // 20: cp_async(bt[j], b[col:+BN, j * BK:+BK])
             #pragma unroll
@@ -87,7 +87,7 @@ gemm_kernel(
                 const int k_ = cake_thread % 4 * 8;
                 const bool inside_ = col + i_ * 64 + r_ < 1000 && j * BK + k_ < 776;
                 const auto* from_ = b + (inside_ ? (col + i_ * 64 + r_) * 776 + j * BK + k_ : 0);
-                cake_cp_async(bt + j * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
+                cake_cp_async_16(bt + j * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_ ? 16 : 0);
             }
             // 21: cp_async_commit()
             asm volatile("cp.async.commit_group;" :: : "memory");
@@ -141,7 +141,7 @@ gemm_kernel(
                 const int k_ = cake_thread % 4 * 8;
                 const bool inside_ = row + i_ * 64 + r_ < 4095 && ahead * BK + k_ < 776;
                 const auto* from_ = a + (inside_ ? (row + i_ * 64 + r_) * 776 + ahead * BK + k_ : 0);
-                cake_cp_async(at + ahead % STAGES * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
+                cake_cp_async_16(at + ahead % STAGES * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_ ? 16 : 0);
             }
             // 33: cp_async(bt[ahead % STAGES], b[col:+BN, ahead * BK:+BK])
             #pragma unroll
@@ -150,7 +150,7 @@ gemm_kernel(
                 const int k_ = cake_thread % 4 * 8;
                 const bool inside_ = col + i_ * 64 + r_ < 1000 && ahead * BK + k_ < 776;
                 const auto* from_ = b + (inside_ ? (col + i_ * 64 + r_) * 776 + ahead * BK + k_ : 0);
-                cake_cp_async(bt + ahead % STAGES * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_);
+                cake_cp_async_16(bt + ahead % STAGES * 8192 + i_ * 4096 + cake_swizzle_64(r_ * 64 + k_ * 2), from_, inside_ ? 16 : 0);
             }
             // 34: cp_async_commit()
             asm volatile("cp.async.commit_group;" :: : "memory");
