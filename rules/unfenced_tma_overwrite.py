@@ -111,7 +111,8 @@ def gram(a: Global[bf16, M, K], c: GlobalOut[f32, M, M]):
     def claims(self, finding: Finding) -> bool:
         match finding:
             case Race(later=later, cause="unfenced"):
-                return later.asynchronous and later.write
+                shared = later.buffer.space == "shared"
+                return later.asynchronous and shared and later.write
         return False
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:

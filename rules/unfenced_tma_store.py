@@ -86,7 +86,8 @@ def stage(y: GlobalOut[bf16, M, N]):
     def claims(self, finding: Finding) -> bool:
         match finding:
             case Race(later=later, cause="unfenced"):
-                return later.asynchronous and not later.write and later.primitive != "wgmma"
+                shared = later.buffer.space == "shared"
+                return later.asynchronous and shared and not later.write and later.primitive != "wgmma"
         return False
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:

@@ -1,10 +1,11 @@
 """fence_async, fence_mbarrier_init: order this thread's accesses towards the asynchronous engines
 
 Takes
-    Nothing.
+    `fence_async()`, `fence_async("global")` or `fence_async("all")`; `fence_mbarrier_init()`.
 Touches
-    Nothing. `fence_async()` publishes the earlier generic accesses of the executing threads to shared
-    memory to the async proxy (copy engine, tensor cores); `fence_mbarrier_init()` does so for
+    Nothing. `fence_async()` publishes the earlier generic accesses of the executing threads to shared memory
+    to the async proxy (copy engine, tensor cores), "global" those to global tensors, "all" both. Copies of
+    cp.async that are known to be complete count as accesses. `fence_mbarrier_init()` publishes
     initializations of mbarriers.
 Completes when
     Program order. Other threads know of it only after a rendezvous or an mbarrier phase that follows.
@@ -15,11 +16,18 @@ Source
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cake.ir.types import Type
-from cake.kinds.primitive import Bad, Good, Lowering, Op, Parameters, Primitive, Site, Use, Writer
-from cake.machine.effects import Effect, Fence
+from cake.kinds.primitive import Bad, Good, Lowering, Op, Parameters, Primitive, Site, Use, Writer, parameter
+from cake.machine.effects import Effect, Fence, FenceKind
+
+SPACES: Mapping[str, tuple[tuple[FenceKind, ...], str]] = {
+    "shared": (("async_proxy",), ".shared::cta"),
+    "global": (("async_global",), ".global"),
+    "all": (("async_proxy", "async_global"), ""),
+}
+"""What is published -> the fences it is to the machine, and the suffix of fence.proxy.async."""
 
 
 class FenceAsync(Primitive):
@@ -27,19 +35,23 @@ class FenceAsync(Primitive):
 
     names = ("fence_async",)
     archs = ">=sm_90"
+    parameters = (parameter("space", "text", default="shared"),)
     uses = ("fence.latency",)
 
     def signature(self, site: Site) -> Type | None:
+        if site.text("space") not in SPACES:
+            words = ", ".join(f'"{word}"' for word in SPACES)
+            raise site.refuse("space", f"the accesses to publish are {words}")
         return None
 
     def effects(self, op: Op) -> Sequence[Effect]:
-        return (Fence("async_proxy"),)
+        return [Fence(kind) for kind in SPACES[op.args["space"]][0]]
 
     def time(self, op: Op, parameters: Parameters) -> Use:
         return Use(1, latency=parameters("fence.latency"))
 
     def lower(self, op: Lowering, out: Writer) -> None:
-        out.asm("fence.proxy.async.shared::cta;")
+        out.asm(f"fence.proxy.async{SPACES[op.site.text('space')][1]};")
 
     cases = (
         Good(
@@ -72,6 +84,42 @@ def nothing(x: Global[f32, N], y: GlobalOut[f32, N]):
 """,
             dims={"N": 32},
             expect=lambda inputs: {"y": inputs["x"]},
+        ),
+        Good(
+            "before the copy engine reads what the warp stored in global memory",
+            """
+@kernel(arch="sm_90a")
+def copy(x: Global[f32, N], y: GlobalOut[f32, N], z: GlobalOut[f32, N]):
+    require(N == 128)
+    grid(1)
+    s = Shared[f32, 128]
+    a = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(a)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("row", warps=1):
+        store(y[:], load(x[:], vector=4), vector=4)
+        fence_async("all")
+        with one_thread():
+            expect_bytes(a, s)
+            tma_load(s, y[0:+128], a)
+        wait(a, 0)
+        store(z[:], load(s[:], vector=4), vector=4)
+""",
+            dims={"N": 128},
+            expect=lambda inputs: {"y": inputs["x"], "z": inputs["x"]},
+        ),
+        Bad(
+            "in a space that is none",
+            """
+@kernel(arch="sm_90a")
+def wrong(x: Global[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        fence_async("local")  #! type/operand
+""",
+            dims={"N": 32},
         ),
         Bad(
             "in one thread, for writes of all lanes",

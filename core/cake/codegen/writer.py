@@ -8,7 +8,7 @@ from typing import Any
 from cake.codegen.expressions import ADDITIVE, MULTIPLICATIVE, group, level, summands, total
 from cake.codegen.pieces import ctype, packing
 from cake.codegen.plan import TensorMapParam
-from cake.codegen.ranges import ANY, Range
+from cake.codegen.ranges import ANY, Range, fits_int
 from cake.ir.instance import Instance
 from cake.ir.types import Buffer, FragmentType
 from cake.kinds.primitive import Registers, Window
@@ -230,6 +230,18 @@ class Writer:
     def span(self, origin: str) -> Range:
         """What the start of a window of the call under way may be."""
         return (int(origin), int(origin)) if origin.isdigit() else self.origins.get(origin, ANY)
+
+    def coordinate(self, origin: str) -> str:
+        """Coordinates are signed 32-bit integers. A start beyond them, where no tensor has elements, is put
+        at their limit: cut off to 32 bits it would name a place inside."""
+        if fits_int(self.span(origin)):
+            return f"static_cast<int>({origin})"
+        name = "cake_coordinate"
+        text = (
+            "__device__ __forceinline__ int cake_coordinate(long long start) {\n"
+            "    return static_cast<int>(min(max(start, -0x80000000ll), 0x7fffffffll));\n}"
+        )
+        return f"{self.helper(name, text)}({origin})"
 
     def in_bounds(self, window: Window, index: Sequence[str]) -> str:
         """Whether an element lies inside the tensor; axes on which the window always does need no test."""

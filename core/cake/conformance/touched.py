@@ -50,6 +50,8 @@ class _Watched:
                 if isinstance(part, fx.Read | fx.Write):
                     line = op.site.call.span.line
                     self._declared.add(line, part.buffer, part.box, write=isinstance(part, fx.Write))
+                if isinstance(part, fx.Write) and part.reduces:
+                    self._declared.add(op.site.call.span.line, part.buffer, part.box, write=False)
         return effects
 
     def value(self, op: Op, memory: Memory) -> Array | None:

@@ -285,6 +285,10 @@ class Writer(Protocol):
         """C++ expression (long long, in elements) of an element of a global tensor."""
         ...
 
+    def coordinate(self, origin: str) -> str:
+        """C++ expression (int): the start of a window as a coordinate of the copy engine."""
+        ...
+
     def tensor_address(self, window: Window, column: int = 0) -> str:
         """C++ expression (unsigned, lane 0) of a 32-bit column of a window of tensor memory."""
         ...

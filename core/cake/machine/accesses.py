@@ -83,8 +83,10 @@ def access(
     shadow = engine.shadows[cta][buffer.name]
     index = agent.index
     role = agent.warp.role.name
-    new = Record(write, event, index, agent.clock.seen[index], box, instruction, role, proxy, completion)
-    clock = agent.clock.published if proxy == "async" else agent.clock.seen
+    epoch = agent.clock.seen[index]
+    reduces = isinstance(part, fx.Write) and part.reduces
+    new = Record(write, event, index, epoch, box, instruction, role, proxy, completion, reduces)
+    clock = agent.clock.toward(buffer.space) if proxy == "async" else agent.clock.seen
     if event < 0 or proxy == "generic":
         # Program order orders a warp's own generic accesses.
         clock = clock if clock[index] >= new.epoch else [*clock[:index], new.epoch, *clock[index + 1 :]]
@@ -99,7 +101,7 @@ def access(
     if others:
         for old, other in overlays.conflicts(engine.shadows[cta], others, buffer, new, known):
             race(engine, agent, access_of(old, other), old, new, buffer)
-    if not write and not shadow.holds(box):
+    if (reduces or not write) and not shadow.holds(box):
         valueless(engine, cta, new, buffer)
     shadow.add(new)
     if write and event < 0:

@@ -15,16 +15,18 @@ from cake.machine.effects import BarrierSlot
 @dataclass(slots=True)
 class Clock:
     """What is known to have happened: warp w up to epoch `seen[w]`, and visible to the async proxy up to
-    `published[w]`; `events` has a bit for each asynchronous operation known complete, `tensor` for those on
-    tensor memory that a tcgen05 fence has handed on, `shown` for those whose writes through the generic proxy
-    (cp.async) are visible to the async proxy; `phases` how many phases of an mbarrier are known complete,
-    `pledged` the copies without which its phase does not complete."""
+    `published[w]`, of what it did to global tensors up to `exported[w]`. `events` has a bit for each
+    asynchronous operation known complete, `tensor` for those on tensor memory that a tcgen05 fence has handed
+    on, `shown` for those whose writes through the generic proxy (cp.async) are visible to the async proxy.
+    `phases`: how many phases of an mbarrier are known complete; `pledged`: the copies without which its phase
+    does not complete."""
 
     seen: list[int]
     published: list[int]
     events: int = 0
     tensor: int = 0
     shown: int = 0
+    exported: dict[int, int] = field(default_factory=dict)
     phases: dict[BarrierSlot, int] = field(default_factory=dict)
     pledged: dict[BarrierSlot, int] = field(default_factory=dict)
 
@@ -39,9 +41,16 @@ class Clock:
             self.events,
             self.tensor,
             self.shown,
+            self.exported.copy(),
             self.phases.copy(),
             self.pledged.copy(),
         )
+
+    def toward(self, space: str) -> list[int]:
+        """Up to which epoch of each warp the async proxy sees what was done to a memory."""
+        if space != "global":
+            return self.published
+        return [self.exported.get(warp, 0) for warp in range(len(self.seen))]
 
     def over(self, events: int, phases: Mapping[BarrierSlot, int]) -> None:
         """Know these completions and phases to be over, and nothing of what anybody wrote."""
@@ -57,10 +66,13 @@ class Clock:
             for index in range(len(other.seen)):
                 if index not in within:
                     other.seen[index] = other.published[index] = 0
+                    other.exported.pop(index, None)
         self.seen = [a if a > b else b for a, b in zip(self.seen, other.seen, strict=True)]
         self.published = [a if a > b else b for a, b in zip(self.published, other.published, strict=True)]
         self.tensor |= other.tensor
         self.shown |= other.shown
+        for warp, epoch in other.exported.items():
+            self.exported[warp] = max(epoch, self.exported.get(warp, 0))
         for slot, copies in other.pledged.items():
             self.pledged[slot] = self.pledged.get(slot, 0) | copies
         self.over(other.events, other.phases)

@@ -18,7 +18,9 @@ Box = tuple[tuple[int, int], ...]
 Proxy = Literal["generic", "async"]
 Group = Literal["cp_async", "bulk", "wgmma", "tcgen05", "tcgen05_ld", "tcgen05_st"]
 """How asynchronous operations of a warp complete: groups that are waited for, or committed to an mbarrier."""
-FenceKind = Literal["async_proxy", "mbarrier_init", "wgmma", "tcgen05_before", "tcgen05_after"]
+FenceKind = Literal[
+    "async_proxy", "async_global", "mbarrier_init", "wgmma", "tcgen05_before", "tcgen05_after"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,13 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The warp writes these bytes now, through the generic proxy; `cta` as in Region."""
+    """The warp writes these bytes now, through the generic proxy; `cta` as in Region. `reduces`: it combines
+    with what is there, each element atomically, so that such writes need no order among themselves."""
 
     buffer: Buffer
     box: Box
     cta: int = -1
+    reduces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +223,8 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Order this thread's earlier accesses: towards the async proxy, of mbarrier init, or of registers."""
+    """Order this thread's earlier accesses: those to shared memory ("async_proxy") or to global tensors
+    ("async_global") towards the async proxy, mbarrier initializations, or registers."""
 
     kind: FenceKind
 

@@ -132,7 +132,10 @@ def between_clusters(earlier: list[Engine], later: Engine) -> None:
             for record in (
                 r for records in engine.shadows[0][name].slices.values() for r in records if r.write
             ):
-                found = next((r for r in new if overlap(r.box, record.box)), None)
+                atomic = record.reduces
+                found = next(
+                    (r for r in new if overlap(r.box, record.box) and not (atomic and r.reduces)), None
+                )
                 if found is not None:
                     a, b = access_of(record, shadow.buffer), access_of(found, shadow.buffer)
                     blocks = (engine.block_of(record.warp), later.block_of(found.warp))

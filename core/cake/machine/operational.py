@@ -53,6 +53,11 @@ class Pending:
     done: bool = False
 
     @property
+    def reduces(self) -> bool:
+        """Whether what it writes depends on what is there, at once."""
+        return any(part.reduces for effect in self.effects for part in effect.writes)
+
+    @property
     def completes(self) -> str:
         """By which kind of group, or by "barrier"."""
         return self.effects[0].group or "barrier"
@@ -262,7 +267,7 @@ class Execution:
     def advance(self, pending: Pending) -> None:
         """One stage: what it reads, or what it writes. Tensor cores keep the order of a warp's operations."""
         pending = self.oldest(pending)
-        if pending.deferred is None and self.policy.split:
+        if pending.deferred is None and self.policy.split and not pending.reduces:
             self.read(pending)
         else:
             self.finish(pending)

@@ -33,6 +33,7 @@ class Record:
     role: str
     proxy: str
     completion: Group | BarrierSlot | None
+    reduces: bool = False
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class Shadow:
                     ordered = (seen >> old.event) & 1 or old.event == event
                 else:
                     ordered = clock[old.warp] >= old.epoch
-                if ordered or not (old.write or new.write):
+                if ordered or not (old.write or new.write) or (old.reduces and new.reduces):
                     continue
                 if meets(old) if meets else overlap(old.box, new.box):
                     out.append(old)
@@ -107,7 +108,9 @@ class Shadow:
         key = _key(new.box)
         for records in self.candidates(new.box) if new.write else [self.slices.get(key) or []]:
             if new.write:
-                records[:] = [old for old in records if not contains(new.box, old.box)]
+                records[:] = [
+                    old for old in records if not contains(new.box, old.box) or (old.reduces and new.reduces)
+                ]
             elif new.event < 0:
                 records[:] = [
                     old

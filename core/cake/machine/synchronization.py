@@ -216,6 +216,9 @@ def fence(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Fen
         agent.clock.published[index] = agent.clock.seen[index]
         agent.clock.seen[index] += 1
         agent.clock.shown |= agent.clock.events | agent.lane_events
+    elif effect.kind == "async_global":
+        agent.clock.exported[index] = agent.clock.seen[index]
+        agent.clock.seen[index] += 1
     elif effect.kind == "wgmma":
         agent.register_fence = agent.executed
     elif effect.kind == "tcgen05_before":

@@ -76,6 +76,17 @@ def box(window: RegionType) -> Illegal | None:
     return None
 
 
+def contiguous(window: RegionType) -> Illegal | None:
+    """One piece of bytes, of 16 and multiples, for bulk copies (PTX ISA, "cp.async.bulk")."""
+    shape, sizes = window.buffer.shape, window.window
+    first = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes) - 1)
+    if any(size != extent for size, extent in zip(sizes[first + 1 :], shape[first + 1 :], strict=True)):
+        return Illegal(f"the window of `{window.buffer.name}` is not one contiguous piece")
+    if window.bytes % CHUNK:
+        return Illegal(f"the window has {window.bytes} bytes, not a multiple of {CHUNK}")
+    return None
+
+
 def stride(window: RegionType) -> Illegal | None:
     """Every axis of the tensor but the last lies a multiple of 16 bytes apart (cuTensorMapEncodeTiled)."""
     shape, size = window.buffer.shape, window.dtype.bytes

@@ -1,0 +1,72 @@
+"""Copies under the schedules that hardware may take: their own cases hold, and what goes wrong without."""
+
+from __future__ import annotations
+
+import pytest
+
+from cake.conformance.support import dedent, random_inputs
+from cake.ir import instantiate, parse
+from cake.ir.instance import Instance
+from cake.kinds.primitive import Good
+from cake.machine.engine import run
+from cake.machine.explore import explore
+from cake.verify import check
+from tests.golden_kernels import REGISTRY
+
+COPIES = ("cp_async", "cp_async_arrive", "tma_load", "tma_store", "tma_reduce", "bulk_copy", "bulk_reduce")
+CASES = [
+    pytest.param(case, id=f"{name}: {case.name}")
+    for name in COPIES
+    for case in REGISTRY.primitives[name].cases
+    if isinstance(case, Good)
+]
+PLEDGE = """
+@kernel(arch="sm_90a")
+def stage(x: Global[f32, M, N], y: GlobalOut[f32, N]):
+    require(M == 8, N == 32)
+    grid(1)
+    s = Shared[f32, 8, 32]
+    full = MBarrier(arrivals={arrivals})
+    with one_thread():
+        mbarrier_init(full)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("load", warps=2):
+        cp_async(s[:, :], x[:, :])
+        cp_async_arrive(full)
+        {meet}
+        if warp < {arrivals}:
+            arrive(full)
+    with role("store", warps=1):
+        wait(full, 0)
+        store(y[:], load(s[6, :], vector=1), vector=1)
+"""
+
+
+def instance_of(text: str, dims: dict[str, int]) -> Instance:
+    return instantiate(parse(dedent(text)), dims, primitives=REGISTRY.primitives)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cases_give_the_same_under_every_schedule(case: Good) -> None:
+    instance = instance_of(case.kernel, dict(case.dims))
+    inputs = random_inputs(instance, seed=0)
+    expected = run(instance, inputs=inputs).outputs
+    assert explore(instance, inputs, schedules=16, expected=expected).fault(expected) == ""
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "meet", "right"),
+    [(2, "pass", True), (1, "named_sync(1, warps=2)", True), (1, "pass", False)],
+    ids=["each warp arrives", "one arrives who knows of the other", "one arrives alone"],
+)
+def test_a_phase_waits_for_the_copies_that_its_arrivals_know_of(
+    arrivals: int, meet: str, right: bool
+) -> None:
+    text = PLEDGE.format(arrivals=arrivals, meet=meet)
+    instance = instance_of(text, {"M": 8, "N": 32})
+    inputs = random_inputs(instance, seed=0)
+    expected = {"y": inputs["x"][6]}
+    fault = explore(instance, inputs, schedules=24, expected=expected).fault(expected)
+    assert (fault == "") == right
+    assert (not check(parse(dedent(text)), REGISTRY).diagnostics) == right
