@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cake.diagnostics import Diagnostic
-from cake.kinds.rule import Bad, Good, Rule
+from cake.kinds.rule import Bad, Good, Rule, insertion
 from cake.machine.facts import Facts, Finding, FragmentHazard
 
 MENDED = """
@@ -83,4 +83,5 @@ def square(y: GlobalOut[f32, M, N]):
                 "handed to the tensor cores",
                 secondary=((found.producer, "written here"),),
                 line=found.producer.line,
+                fix=insertion(facts, found.span, "wgmma_fence()", behind=False),
             )

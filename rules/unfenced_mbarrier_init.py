@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cake.diagnostics import Diagnostic
-from cake.kinds.rule import Bad, Good, Rule
+from cake.diagnostics import Diagnostic, Edit
+from cake.ir import nodes as n
+from cake.kinds.rule import Bad, Good, Rule, insertion
 from cake.machine.facts import BarrierMisuse, Facts, Finding
 
 MENDED = """
@@ -98,4 +99,13 @@ def one(x: Global[bf16, M, N], y: GlobalOut[bf16, M, N]):
                 secondary=((found.other, "initialized here"),) if found.other else (),
                 barrier=found.slot.name,
                 kind=KINDS[found.kind],
+                fix=_fence(facts),
             )
+
+
+def _fence(facts: Facts) -> tuple[Edit, ...]:
+    """Behind the last initialization, if all stand in one place."""
+    kernel = facts.instance.kernel
+    found = [call.span for call in n.calls(kernel.body) if call.name == "mbarrier_init"]
+    columns = {span.column for span in found}
+    return insertion(facts, max(found), "fence_mbarrier_init()", behind=True) if len(columns) == 1 else ()

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cake.diagnostics import Diagnostic
-from cake.kinds.rule import Bad, Good, Rule
+from cake.kinds.rule import Bad, Good, Rule, insertion
 from cake.machine.facts import Facts, Finding, Race
 
 TILE = """
@@ -115,7 +115,9 @@ class UnfencedTensorAccess(Rule):
         for race in filter(self.claims, facts.of(Race)):
             earlier, later = race.earlier, race.later
             mend = "tcgen05_fence_after() behind the wait before it"
+            fix = insertion(facts, later.span, "tcgen05_fence_after()", behind=False)
             if earlier.primitive in ("tcgen05_ld", "tcgen05_st"):
+                fix = ()
                 mend = f"tcgen05_fence_before() behind the wait after line {earlier.span.line}, {mend}"
             yield self.report(
                 later.span,
@@ -125,4 +127,5 @@ class UnfencedTensorAccess(Rule):
                 earlier=earlier.primitive,
                 buffer=later.buffer.name,
                 mend=mend,
+                fix=fix,
             )

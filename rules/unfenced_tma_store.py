@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cake.diagnostics import Diagnostic
-from cake.kinds.rule import Bad, Good, Rule
+from cake.kinds.rule import Bad, Good, Rule, insertion
 from cake.machine.facts import Facts, Finding, Race
 from cake_plugins.rules._fences import fence_place
 
@@ -101,4 +101,7 @@ def stage(y: GlobalOut[bf16, M, N]):
                 earlier=earlier.primitive,
                 later=later.primitive,
                 place=fence_place(earlier, "before the rendezvous"),
+                fix=()
+                if earlier.asynchronous
+                else insertion(facts, earlier.span, "fence_async()", behind=True),
             )

@@ -37,11 +37,20 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """Put `text` in place of `span`, which may be empty."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One cause, one diagnostic.
 
     `code` is `family/slug`; `primary` is the place to change; `secondary` are the places it conflicts with;
-    `path` says how control gets there ("second pass of the ring"); `help` is one concrete edit.
+    `path` says how control gets there ("in pass j=2 of the loop in line 9"); `help` is one concrete edit, and
+    `fix` the same for a machine, given only where it cannot change what a right kernel computes.
     """
 
     code: str
@@ -52,6 +61,7 @@ class Diagnostic:
     path: tuple[str, ...] = ()
     help: str = ""
     instance: str = ""
+    fix: tuple[Edit, ...] = ()
 
     def at(self, span: Span) -> Diagnostic:
         """The same diagnostic with its primary place moved to `span`."""
@@ -82,6 +92,21 @@ class KernelErrors(Exception):
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
         self.source = source
         super().__init__("; ".join(f"{d.code}: {d.message}" for d in self.diagnostics))
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """`text` with the edits made. Of edits that overlap, the first in the text is made."""
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    out, at = [], 0
+    for edit in sorted(dict.fromkeys(edits), key=lambda e: e.span):
+        start = starts[edit.span.line - 1] + edit.span.column
+        if start >= at:
+            out += [text[at:start], edit.text]
+            at = starts[edit.span.end_line - 1] + edit.span.end_column
+    return "".join([*out, text[at:]])
 
 
 def render(diagnostics: Sequence[Diagnostic], source: Source) -> str:
@@ -148,6 +173,7 @@ def _one_json(diagnostic: Diagnostic, path: str) -> dict[str, Any]:
         "path": list(diagnostic.path),
         "instance": diagnostic.instance,
         "help": diagnostic.help,
+        "fix": [{**_label_json(Label(edit.span)), "text": edit.text} for edit in diagnostic.fix],
     }
 
 

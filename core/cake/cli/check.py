@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from cake.cli.console import parse_constants, parse_dims, print_json, read_text, workspace_plugins
+from cake.cli.fix import difference, mended, replace_file
+from cake.cli.sarif import document
 from cake.diagnostics import Diagnostic, KernelErrors, Source, as_json, render
-from cake.errors import ExitCode
+from cake.errors import CakeError, ExitCode
 from cake.ir import parse
 from cake.plugins import Registry
 from cake.verify import Report
@@ -22,11 +25,14 @@ class Format(StrEnum):
 
     text = "text"
     json = "json"
+    sarif = "sarif"
 
 
 def check(
     files: Annotated[list[Path], typer.Argument(help="Kernel files; `-` reads standard input.")],
-    format: Annotated[Format, typer.Option(help="Text for people, or the same facts as JSON.")] = Format.text,
+    format: Annotated[
+        Format, typer.Option(help="Text for people, or the same facts as JSON or SARIF 2.1.0.")
+    ] = Format.text,
     arch: Annotated[
         str | None, typer.Option(help="Check for this architecture, which the kernel must claim.")
     ] = None,
@@ -34,6 +40,8 @@ def check(
         list[str] | None, typer.Option(help="A dimension, as M=128; without, small covering shapes.")
     ] = None,
     constant: Annotated[list[str] | None, typer.Option(help="A constant over its default, as BM=64.")] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Make the edits that are certain to mend.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show these edits, and write nothing.")] = False,
 ) -> None:
     """Judge kernels without a GPU: types, rules, the machine's facts.
 
@@ -42,13 +50,46 @@ def check(
     dims, constants = parse_dims(dim or ()), parse_constants(constant or ())
     texts = [(path, read_text(path)) for path in files]
     registry = workspace_plugins()
+    if fix or diff:
+        given = (registry, arch, dims, constants)
+        texts = [(path, _mend(path, text, given, only_show=diff)) for path, text in texts]
     results = [_judge(registry, str(path), text, arch, dims, constants) for path, text in texts]
-    if format is Format.json:
+    if format is Format.sarif:
+        print_json(document(results, registry))
+    elif format is Format.json:
         print_json({"schema": 1, "ok": all(r["ok"] for r in results), "files": [_plain(r) for r in results]})
     else:
         print("\n\n".join(_shown(result) for result in results))
     if not all(result["ok"] for result in results):
         raise typer.Exit(ExitCode.REFUSED)
+
+
+Given = tuple[Registry, str | None, dict[str, int], dict[str, int | float]]
+
+
+def _mend(path: Path, text: str, given: Given, *, only_show: bool) -> str:
+    """The text with its fixes made, written back unless they are only shown; what was done goes to stderr."""
+    if str(path) == "-" and not only_show:
+        raise CakeError("--fix writes files; `--fix --diff -` shows the edits of standard input")
+    registry, arch, dims, constants = given
+
+    def judge(changed: str) -> tuple[Diagnostic, ...]:
+        found: tuple[Diagnostic, ...] = _judge(registry, str(path), changed, arch, dims, constants)[
+            "diagnostics"
+        ]
+        return found
+
+    after, done = mended(text, judge)
+    if after == text:
+        return text
+    if only_show:
+        print(difference(str(path), text, after))
+        return text
+    replace_file(path, after)
+    for diagnostic in done:
+        place = diagnostic.primary.span
+        print(f"fixed {path}:{place.line}: {diagnostic.code}: {diagnostic.help}", file=sys.stderr)
+    return after
 
 
 def _judge(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cake.diagnostics import Diagnostic, Label, Severity, Span
+from cake.diagnostics import Diagnostic, Edit, Label, Severity, Span
 
 if TYPE_CHECKING:
     from cake.machine.facts import Facts, Finding
@@ -80,9 +80,11 @@ class Rule(ABC):
         secondary: tuple[tuple[Span, str], ...] = (),
         path: tuple[str, ...] = (),
         help: str | None = None,
+        fix: tuple[Edit, ...] = (),
         **words: object,
     ) -> Diagnostic:
-        """A diagnostic of this rule: `message` and `help` filled with `words`, places as given."""
+        """A diagnostic of this rule: `message` and `help` filled with `words`, places as given; `fix` where
+        the mend is certain and changes nothing of a right kernel (`insertion` makes one)."""
         return Diagnostic(
             code=self.code(),
             message=self.message.format(**words),
@@ -91,4 +93,22 @@ class Rule(ABC):
             severity=self.severity,
             path=path,
             help=(self.help if help is None else help).format(**words),
+            fix=fix,
         )
+
+
+def insertion(facts: Facts, span: Span, call: str, *, behind: bool) -> tuple[Edit, ...]:
+    """The edit that puts the statement `call` on a line of its own before or behind the one at `span`; none
+    where that statement shares its line with another."""
+    lines = facts.instance.kernel.source.lines
+    if not 0 < span.end_line <= len(lines):
+        return ()
+    line = lines[span.line - 1]
+    indent = line[: len(line) - len(line.lstrip())]
+    before = line[: span.column].strip()
+    if before and not re.fullmatch(r"\w+ =", before):
+        return ()
+    if behind:
+        end = len(lines[span.end_line - 1])
+        return (Edit(Span(span.end_line, end, span.end_line, end), f"\n{indent}{call}"),)
+    return (Edit(Span(span.line, 0, span.line, 0), f"{indent}{call}\n"),)

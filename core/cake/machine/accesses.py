@@ -82,10 +82,10 @@ def access(
         cta = part.cta
     shadow = engine.shadows[cta][buffer.name]
     index = agent.index
-    role = agent.warp.role.name
+    role, passes = agent.warp.role.name, tuple(agent.warp.iterations)
     epoch = agent.clock.seen[index]
     reduces = isinstance(part, fx.Write) and part.reduces
-    new = Record(write, event, index, epoch, box, instruction, role, proxy, completion, reduces)
+    new = Record(write, event, index, epoch, box, instruction, role, proxy, completion, reduces, passes)
     clock = agent.clock.toward(buffer.space) if proxy == "async" else agent.clock.seen
     if event < 0 or proxy == "generic":
         # Program order orders a warp's own generic accesses.
@@ -178,6 +178,7 @@ def access_of(record: Record, buffer: Buffer) -> ft.Access:
         record.box,
         record.event >= 0,
         record.completion,
+        record.passes,
     )
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Access:
     """One access to memory: by which instruction (primitive name and place), warp, proxy, on which bytes.
-    `completion`: the kind of group, or the mbarrier, that shows an asynchronous access to be complete."""
+    `completion`: the kind of group, or the mbarrier, that shows an asynchronous access to be complete;
+    `passes`: the loops around it and where they stood, outermost first."""
 
     primitive: str
     span: Span
@@ -34,6 +35,7 @@ class Access:
     box: Box
     asynchronous: bool
     completion: Group | BarrierSlot | None = None
+    passes: tuple[tuple[str, int], ...] = field(default=(), compare=False)
 
     @property
     def asynchronous_write(self) -> bool:

@@ -34,6 +34,7 @@ class Record:
     proxy: str
     completion: Group | BarrierSlot | None
     reduces: bool = False
+    passes: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from cake.verify.causes import root_causes
 from cake.verify.contained import RULE_SECONDS, Contained
 from cake.verify.coverage import Taken, gaps, reach
 from cake.verify.instances import Choice, choose
+from cake.verify.paths import with_paths
 from cake.verify.plain import describe
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _judge(
     told: list[Diagnostic] = []
     unspoken = list(facts.findings)
     for rule in (r for r in _rules(instance, registry) if r.needs == "facts"):
-        said = rules.apply(rule, facts)
+        said = list(with_paths(rules.apply(rule, facts), facts))
         told += said
         if said:  # a rule that claims a finding and then fails or keeps silent has not spoken for it
             unspoken = [f for f in unspoken if not rules.claims(rule, f)]
