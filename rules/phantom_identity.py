@@ -11,7 +11,8 @@ Mend
     Load with the identity of the reduction that follows.
 
 Silent when
-    What the phantoms hold shows at run time only: arithmetic is followed as far as constants and the rules
+    A window sticks out of the tensor at the end of a row (the values show it); or
+    what the phantoms hold shows at run time only: arithmetic is followed as far as constants and the rules
     of zero and infinity go (`exp2((v - peak) * 1.44)` of -inf is 0).
 
 Source

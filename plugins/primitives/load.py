@@ -1,12 +1,14 @@
 """load: ordinary loads from global or shared memory into a fragment
 
 Takes
-    `load(x[row, :], vector=w, fill=f, cache="")` a row of global memory, or with `vector` of shared memory,
-    spread over the role's threads, `w` elements at once; `load(s[:])` up to 256 elements of shared memory, or
-    `load(w[i])` one element of global memory, replicated in every lane. `cache` is "streaming" or "last_use".
+    `load(x[row, c:+n], vector=w, fill=f, cache="")` a row of global memory, or with `vector` of shared
+    memory, spread over the role's threads, `w` elements at once (up to 16 bytes; on sm_100 and later 32 of
+    global memory); `load(s[:])` up to 256 elements of shared memory, or `load(w[i])` one element of global
+    memory, replicated in every lane. `cache` is "streaming", "last_use" or "no_allocate" (not in L1).
 Touches
     Reads the window, each element once (rows) or once a warp (replicated), through the generic proxy.
-    Elements past the end of the row are phantoms and hold `fill`.
+    Elements past the end of the row are phantoms and hold `fill`; so do, with a `fill`, those of a window
+    that sticks out of the tensor along the row, whose extent is then whole vectors.
 Completes when
     The next instruction that uses the fragment starts: loads are synchronous to the warp.
 Source
@@ -16,11 +18,12 @@ Source
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from cake.codegen.pieces import ACCESS, bits, loop, packing, shared_load
+from cake.codegen.pieces import ACCESS, FIELDS, bits, global_load, loop, packing, shared_load
 from cake.ir.layouts import REPLICATED, Vector
 from cake.ir.types import FragmentType, RegionType, Type
 from cake.kinds.primitive import (
@@ -40,10 +43,12 @@ from cake.kinds.primitive import (
 )
 from cake.machine.effects import Aligned, Banked, Effect, Inside, Read
 from cake_plugins.primitives._banks import row_traffic
-from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
+from cake_plugins.primitives._rows import beyond, check_vector, clipped, row_axis, row_parts
 
-CACHE = {"": "", "streaming": "__ldcs", "last_use": "__ldlu"}
-"""Cache hint -> the intrinsic that loads with it."""
+CACHE = {"": "", "streaming": ".cs", "last_use": ".lu", "no_allocate": ".L1::no_allocate"}
+"""Cache hint -> the qualifier of ld.global."""
+INTRINSICS = {"": "*", ".cs": "__ldcs", ".lu": "__ldlu"}
+"""Qualifier -> what loads so in C++, up to 16 bytes."""
 
 
 class Load(Primitive):
@@ -72,7 +77,7 @@ class Load(Primitive):
         if site.operand("fill").constant is None:
             raise site.refuse("fill", "`fill` must be a compile-time number")
         width = site.integer("vector") if site.has("vector") else 1
-        check_vector(site, window, width)
+        check_vector(site, window, width, clips=site.has("fill"))
         layout = Vector(width, site.scope.warps)
         phantoms = layout.phantoms(window.shape)
         if phantoms and not site.has("fill"):
@@ -95,7 +100,8 @@ class Load(Primitive):
         region, layout = op.region("window"), op.result.layout
         if isinstance(layout, Vector):
             size = layout.width * region.buffer.dtype.bytes
-            legal: list[Effect] = [Inside(region), Aligned(region.buffer, region.start, size)]
+            inside = clipped(region) if _masked(op.site) else region
+            legal: list[Effect] = [Inside(inside), Aligned(region.buffer, region.start, size)]
             if region.buffer.space == "shared":
                 legal.append(Banked(region.buffer, row_traffic(op, layout)))
             return [*legal, *(Read(region.buffer, part.box) for _, part in row_parts(op, layout, "window"))]
@@ -107,7 +113,7 @@ class Load(Primitive):
             return memory.read(op.region("window")).reshape(kind.shape).copy()
         out = np.full(kind.layout.warp_shape(kind.shape), op.args["fill"], kind.dtype.numpy)
         for chunk, part in row_parts(op, kind.layout, "window"):
-            data = memory.read(part).reshape(-1)
+            data = memory.read(part, op.args["fill"]).reshape(-1)
             out[chunk, : data.size] = data
         return out
 
@@ -121,7 +127,8 @@ class Load(Primitive):
             return Use(accesses, units, parameters("shared.latency"))
         moved = 32 * accesses
         if isinstance(layout, Vector):
-            count = sum(part.bytes for _, part in row_parts(op, layout, "window"))
+            size = kind.dtype.bytes
+            count = sum(size * prod(n for _, n in part.box) for _, part in row_parts(op, layout, "window"))
             moved = count if op.region("window").size[-1] > 1 else 32 * count // kind.dtype.bytes
         # Address arithmetic and the load itself.
         return Use(2 * accesses, {"lsu": accesses}, parameters("global.latency"), l2_read=moved)
@@ -195,6 +202,69 @@ def copy(x: Global[i32, M, N], y: GlobalOut[i32, N]):
             dims={"M": 3, "N": 70},
             expect=lambda inputs: {"y": inputs["x"][1]},
         ),
+        Good(
+            "tiles of a row, the last one cut",
+            """
+@kernel(arch="sm_80")
+def copy(x: Global[bf16, M, N], y: GlobalOut[bf16, M, N]):
+    require(N % 4 == 0)
+    grid(M)
+    with role("row", warps=1):
+        for c in range(0, N, 128):
+            store(y[block, c:+128], load(x[block, c:+128], vector=4, fill=1.0, cache="no_allocate"), vector=4)
+""",
+            dims={"M": 2, "N": 300},
+            expect=lambda inputs: {"y": inputs["x"]},
+        ),
+        Good(
+            "the maximum of a row that ends within the tile",
+            """
+@kernel(arch="sm_80")
+def greatest(x: Global[f32, N], y: GlobalOut[f32, M]):
+    grid(1)
+    with role("row", warps=1):
+        best = load(x[0:+64], vector=1, fill=-inf)
+        best = maximum(best, load(x[64:+64], vector=1, fill=-inf))
+        store(y[0], warp_max(best))
+""",
+            dims={"N": 75, "M": 1},
+            expect=lambda inputs: {"y": inputs["x"].max(keepdims=True)},
+        ),
+        Good(
+            "32 bytes at once",
+            """
+@kernel(arch="sm_100a")
+def copy(x: Global[f32, M, N], y: GlobalOut[f32, M, N]):
+    require(N % 8 == 0)
+    grid(M)
+    with role("row", warps=1):
+        store(y[block, 0:+512], load(x[block, 0:+512], vector=8, fill=0.0), vector=8)
+""",
+            dims={"M": 3, "N": 344},
+            expect=lambda inputs: {"y": inputs["x"]},
+        ),
+        Bad(
+            "32 bytes before Blackwell",
+            """
+@kernel(arch="sm_90a")
+def copy(x: Global[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        v = load(x[:], vector=8, fill=0.0)  #! type/operand
+""",
+            dims={"N": 512},
+        ),
+        Bad(
+            "a cut tile of rows that are no whole vectors",
+            """
+@kernel(arch="sm_80")
+def copy(x: Global[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        v = load(x[0:+128], vector=4, fill=0.0)  #! type/operand
+""",
+            dims={"N": 126},
+        ),
         Bad(
             "vectors across rows",
             """
@@ -232,24 +302,34 @@ def copy(x: Global[bf16, N], y: GlobalOut[bf16, N]):
     )
 
 
+def _masked(site: Site) -> bool:
+    """Whether what sticks out of the tensor is filled."""
+    return site.has("fill") and site.region("window").buffer.space == "global"
+
+
 def _lower_row(op: Lowering, out: Writer, window: Window, layout: Vector, result: Registers) -> None:
     dtype = result.type.dtype
     width, length = layout.width, result.type.shape[0]
     kind, registers = ACCESS[width * dtype.bytes]
     index = ["0"] * len(window.size)
     index[row_axis(window.size)] = "at_"
-    partial = layout.phantoms(result.type.shape) > 0
+    tests = [f"at_ < {length}"] if layout.phantoms(result.type.shape) > 0 else []
+    if _masked(op.site) and (inside := beyond(out, window, "at_")) != "true":
+        tests.append(inside)
+    partial = bool(tests)
     with loop(out, "c_", layout.chunks(result.type.shape)):
         out.line(f"const int at_ = c_ * {layout.stride} + {out.thread} * {width};")
-        out.line(f"if (at_ < {length}) {{" if partial else "{")
+        out.line(f"if ({' && '.join(tests)}) {{" if partial else "{")
         if window.buffer.space == "shared":
             read = f"{shared_load(out, width * dtype.bytes)}({out.shared_address(window, index)})"
         else:
-            address = (
-                f"reinterpret_cast<const {kind}*>({window.buffer.name} + {out.global_index(window, index)})"
-            )
-            intrinsic = CACHE[op.site.text("cache")]
-            read = f"{intrinsic}({address})" if intrinsic else f"*{address}"
+            place = f"{window.buffer.name} + {out.global_index(window, index)}"
+            qualifier, size = CACHE[op.site.text("cache")], width * dtype.bytes
+            if size <= 16 and qualifier in INTRINSICS:
+                address = f"reinterpret_cast<const {kind}*>({place})"
+                read = f"*{address}" if not qualifier else f"{INTRINSICS[qualifier]}({address})"
+            else:
+                read = f"{global_load(out, size, qualifier)}({place})"
         out.line(f"const {kind} v_ = {read};")
         _unpack(out, result, registers, width)
         out.line("} else {" if partial else "}")
@@ -267,7 +347,7 @@ def _unpack(out: Writer, result: Registers, registers: int, width: int) -> None:
         out.line(f"if (c_ % {per} == 0) {place} = v_;")
         out.line(f"else {place} |= static_cast<unsigned>(v_) << ({shift});")
         return
-    fields = ("v_",) if registers == 1 else tuple(f"v_.{f}" for f in "xyzw"[:registers])
+    fields = ("v_",) if registers == 1 else tuple(f"v_.{f}" for f in FIELDS[:registers])
     for i, field in enumerate(fields):
         out.line(f"{result.name}[c_ * {registers} + {i}] = {_as(result, field)};")
 

@@ -1,13 +1,13 @@
 """store: ordinary stores of a fragment to global or shared memory
 
 Takes
-    `store(y[row, :], v, vector=w)` a row that the role holds as vectors; `store(s[i], scalar)` one element,
-    by lane 0 of each executing warp; `store(c[row:+m, col:+n], acc, vector=2)` an accumulator, two
+    `store(y[row, c:+n], v, vector=w)` a row that the role holds as vectors; `store(s[i], scalar)` one
+    element, by lane 0 of each executing warp; `store(c[row:+m, col:+n], acc, vector=2)` an accumulator, two
     neighbouring columns at once (or one); rows from tensor memory, `vector` columns at once;
-    `store(y[row:+m], r)` a value for each row of a tile.
+    `store(y[row:+m], r)` a value for each row of a tile. `cache` is "streaming" or "no_allocate" (not in L1).
 Touches
-    Writes the elements of the window that lie inside the tensor, through the generic proxy. Phantoms are
-    never written.
+    Writes the elements of the window that lie inside the tensor, through the generic proxy: rows may stick
+    out along themselves (their extent is then whole vectors), tiles on both axes. Phantoms are never written.
 Completes when
     Program order: later accesses of the same warp see it (its lanes meet around a store to shared memory);
     others after a rendezvous.
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from cake.codegen.pieces import ACCESS, loop, packing, shared_store
+from cake.codegen.pieces import ACCESS, global_store, joined, loop, packing, shared_store
 from cake.ir.layouts import LANES, Accumulator, Replicated, RowsOf, TensorRows, Vector
 from cake.ir.types import RegionType, Type
 from cake.kinds.primitive import (
@@ -43,8 +43,11 @@ from cake.kinds.primitive import (
 )
 from cake.machine.effects import Aligned, Banked, Effect, Inside, Region, Write
 from cake_plugins.primitives._banks import row_traffic
-from cake_plugins.primitives._rows import check_vector, row_axis, row_parts
+from cake_plugins.primitives._rows import beyond, check_vector, clipped, row_axis, row_parts
 from cake_plugins.primitives._tiles import coordinate
+
+CACHE = {"": "", "streaming": ".cs", "no_allocate": ".L1::no_allocate"}
+"""Cache hint -> the qualifier of st.global."""
 
 
 class Store(Primitive):
@@ -55,6 +58,7 @@ class Store(Primitive):
         parameter("window", "global", "shared"),
         parameter("value", "fragment"),
         parameter("vector", "int", default=0),
+        parameter("cache", "text", default=""),
     )
     uses = ("shared.bytes",)
 
@@ -68,6 +72,9 @@ class Store(Primitive):
         if window.shape != value.shape and not (value.shape == () and all(n == 1 for n in window.window)):
             message = f"the window is {list(window.shape)}, the fragment {list(value.shape)}"
             raise site.refuse("value", message)
+        if site.text("cache") not in CACHE or (site.has("cache") and window.buffer.space == "shared"):
+            choices = ", ".join(repr(c) for c in CACHE)
+            raise site.refuse("cache", f"`cache` is one of {choices}, for global memory")
         width = site.integer("vector") if site.has("vector") else 1
         match value.layout:
             case Vector(width=held):
@@ -89,7 +96,7 @@ class Store(Primitive):
     def _check_row(self, site: Site, window: RegionType, width: int, held: int) -> None:
         if width != held:
             raise site.refuse("vector", f"the fragment holds vectors of {held}", help=f"vector={held}")
-        check_vector(site, window, width)
+        check_vector(site, window, width, clips=window.buffer.space == "global")
 
     def _check_tile(self, site: Site, window: RegionType, width: int) -> None:
         if window.window[-2:] != window.shape:
@@ -139,10 +146,12 @@ class Store(Primitive):
         region = op.region("window")
         buffer = region.buffer
         legal: list[Effect] = [Aligned(buffer, region.start, max(1, op.args["vector"]) * buffer.dtype.bytes)]
-        tile = isinstance(op.site.fragment("value").layout, Accumulator | TensorRows | RowsOf)
-        if not tile or buffer.space == "shared":
+        layout = op.site.fragment("value").layout
+        if buffer.space == "shared" or isinstance(layout, Replicated):
             legal.append(Inside(region))
-        if buffer.space == "shared" and isinstance(layout := op.site.fragment("value").layout, Vector):
+        elif isinstance(layout, Vector):
+            legal.append(Inside(clipped(region)))
+        if buffer.space == "shared" and isinstance(layout, Vector):
             legal.append(Banked(buffer, row_traffic(op, layout)))
         return [*legal, *(Write(buffer, part.box) for _, part in self._parts(op))]
 
@@ -166,20 +175,22 @@ class Store(Primitive):
     def lower(self, op: Lowering, out: Writer) -> None:
         window: Window = op.args["window"]
         value: Registers = op.args["value"]
-        shared = window.buffer.space == "shared"
+        shared, cache = window.buffer.space == "shared", CACHE[op.site.text("cache")]
         if shared:
             out.line("__syncwarp();")
         match value.type.layout:
             case Vector() as layout:
-                _lower_row(out, window, value, layout)
+                _lower_row(out, window, value, layout, cache)
             case Accumulator() as layout:
-                _lower_tile(out, window, value, layout, 2 if op.site.operand("vector").constant == 2 else 1)
+                _lower_tile(
+                    out, window, value, layout, 2 if op.site.operand("vector").constant == 2 else 1, cache
+                )
             case TensorRows():
-                _lower_rows(out, window, value, op.site.integer("vector"))
+                _lower_rows(out, window, value, op.site.integer("vector"), cache)
             case RowsOf() as layout:
-                _lower_each_row(out, window, value, layout)
+                _lower_each_row(out, window, value, layout, cache)
             case _:
-                _lower_scalar(out, window, value)
+                _lower_scalar(out, window, value, cache)
         if shared:
             out.line("__syncwarp();")
 
@@ -237,6 +248,31 @@ def ones(y: GlobalOut[bf16, L, M, N]):
             dims={"L": 1, "M": 13, "N": 11},
             expect=lambda inputs: {"y": np.ones((1, 13, 11))},
         ),
+        Good(
+            "past the caches, the last tile of a row cut",
+            """
+@kernel(arch="sm_80")
+def copy(x: Global[f32, M, N], y: GlobalOut[f32, M, N]):
+    require(N % 2 == 0)
+    grid(M)
+    with role("row", warps=1):
+        for c in range(0, N, 64):
+            store(y[block, c:+64], load(x[block, c:+64], vector=2, fill=0.0), vector=2, cache="streaming")
+""",
+            dims={"M": 2, "N": 150},
+            expect=lambda inputs: {"y": inputs["x"]},
+        ),
+        Bad(
+            "a hint that is none",
+            """
+@kernel(arch="sm_80")
+def copy(x: Global[f32, N], y: GlobalOut[f32, N]):
+    grid(1)
+    with role("row", warps=1):
+        store(y[:], load(x[:], vector=1, fill=0.0), vector=1, cache="last_use")  #! type/operand
+""",
+            dims={"N": 32},
+        ),
         Bad(
             "an accumulator into shared memory",
             """
@@ -284,42 +320,45 @@ def _fields(value: Registers, first: str, count: int) -> list[str]:
     return [f"static_cast<unsigned>({name})" for name in names] if value.ctype == "int" else names
 
 
-def _lower_row(out: Writer, window: Window, value: Registers, layout: Vector) -> None:
+def _lower_row(out: Writer, window: Window, value: Registers, layout: Vector, cache: str) -> None:
     dtype, width = value.type.dtype, layout.width
     length = value.type.shape[0]
     kind, registers = ACCESS[width * dtype.bytes]
     index = ["0"] * len(window.size)
     index[row_axis(window.size)] = "at_"
-    guard = f"if (at_ < {length}) " if layout.phantoms(value.type.shape) else ""
+    tests = [f"at_ < {length}"] if layout.phantoms(value.type.shape) else []
+    if window.buffer.space == "global" and (inside := beyond(out, window, "at_")) != "true":
+        tests.append(inside)
+    guard = f"if ({' && '.join(tests)}) " if tests else ""
     per = packing(dtype)
     if width % per:
         shift = f"{8 * dtype.bytes} * (c_ % {per})"
         whole = f"static_cast<{kind}>({value.name}[c_ / {per}] >> ({shift}))"
     else:
         fields = _fields(value, f"c_ * {registers}", registers)
-        whole = fields[0] if registers == 1 else f"make_{kind}({', '.join(fields)})"
+        whole = joined(out, width * dtype.bytes, fields)
     with loop(out, "c_", layout.chunks(value.type.shape)):
         out.line(f"const int at_ = c_ * {layout.stride} + {out.thread} * {width};")
-        out.line(f"{guard}{_store(out, window, index, width * dtype.bytes, whole)}")
+        out.line(f"{guard}{_store(out, window, index, width * dtype.bytes, whole, cache)}")
 
 
-def _lower_rows(out: Writer, window: Window, value: Registers, width: int) -> None:
+def _lower_rows(out: Writer, window: Window, value: Registers, width: int, cache: str) -> None:
     """Thread t of the warpgroup stores row t."""
     rows, columns = value.type.shape
-    kind, registers = ACCESS[width * value.type.dtype.bytes]
-    fields = _fields(value, f"c_ * {registers}", registers)
-    whole = fields[0] if registers == 1 else f"make_{kind}({', '.join(fields)})"
+    size = width * value.type.dtype.bytes
+    registers = ACCESS[size][1]
+    whole = joined(out, size, _fields(value, f"c_ * {registers}", registers))
     out.line("{")
     out.line(f"const int r_ = {out.warp} % {rows // LANES} * {LANES} + {out.lane};")
     with loop(out, "c_", columns // width):
         index = ["0"] * (len(window.size) - 2) + ["r_", f"c_ * {width}"]
-        statement = _store(out, window, index, width * value.type.dtype.bytes, whole)
+        statement = _store(out, window, index, size, whole, cache)
         inside = out.in_bounds(window, index) if window.buffer.space == "global" else "true"
         out.line(statement if inside == "true" else f"if ({inside}) {statement}")
     out.line("}")
 
 
-def _lower_each_row(out: Writer, window: Window, value: Registers, layout: RowsOf) -> None:
+def _lower_each_row(out: Writer, window: Window, value: Registers, layout: RowsOf, cache: str) -> None:
     """Of the four lanes that hold a row's value, the first stores it."""
     size, four = value.type.dtype.bytes, not isinstance(layout.tile, TensorRows)
     out.line(f"if ({out.lane} % 4 == 0) {{" if four else "{")
@@ -331,31 +370,35 @@ def _lower_each_row(out: Writer, window: Window, value: Registers, layout: RowsO
             whole = f"static_cast<unsigned short>({value.name}[i_ / 2] >> 16 * (i_ % 2))"
         else:
             whole = _fields(value, "i_", 1)[0]
-        statement = _store(out, window, index, size, whole)
+        statement = _store(out, window, index, size, whole, cache)
         inside = out.in_bounds(window, index) if window.buffer.space == "global" else "true"
         out.line(statement if inside == "true" else f"if ({inside}) {statement}")
     out.line("}")
 
 
-def _store(out: Writer, window: Window, index: list[str], size: int, whole: str) -> str:
+def _store(out: Writer, window: Window, index: list[str], size: int, whole: str, cache: str) -> str:
     """The statement that stores the `size` bytes `whole`."""
     if window.buffer.space == "shared":
         return f"{shared_store(out, size)}({out.shared_address(window, index)}, {whole});"
     kind, _ = ACCESS[size]
     address = f"{window.buffer.name} + {out.global_index(window, index)}"
+    if cache or size > 16:
+        return f"{global_store(out, size, cache)}({address}, {whole});"
     return f"*reinterpret_cast<{kind}*>({address}) = {whole};"
 
 
-def _lower_scalar(out: Writer, window: Window, value: Registers) -> None:
+def _lower_scalar(out: Writer, window: Window, value: Registers, cache: str) -> None:
     size = value.type.dtype.bytes
     whole = _fields(value, "0", 1)[0]
     if size < 4:
         whole = f"static_cast<{ACCESS[size][0]}>({whole})"
     index = ["0"] * len(window.size)
-    out.line(f"if ({out.lane} == 0) {_store(out, window, index, size, whole)}")
+    out.line(f"if ({out.lane} == 0) {_store(out, window, index, size, whole, cache)}")
 
 
-def _lower_tile(out: Writer, window: Window, value: Registers, layout: Accumulator, width: int) -> None:
+def _lower_tile(
+    out: Writer, window: Window, value: Registers, layout: Accumulator, width: int, cache: str
+) -> None:
     """Neighbouring registers are two columns of a row; pairs alternate between a row and the one 8 below."""
     rows, columns = value.type.shape
     size, pairs = value.type.dtype.bytes, columns // 4
@@ -365,7 +408,7 @@ def _lower_tile(out: Writer, window: Window, value: Registers, layout: Accumulat
         out.line(f"const int k_ = i_ % {pairs} / 2 * 8 + {out.lane} % 4 * 2;")
         for item in range(2 // width):
             index = ["0"] * (len(window.size) - 2) + ["r_", f"k_ + {item}" if item else "k_"]
-            statement = _store(out, window, index, size * width, _pair(value, width, item))
+            statement = _store(out, window, index, size * width, _pair(value, width, item), cache)
             inside = out.in_bounds(window, index)
             out.line(statement if inside == "true" else f"if ({inside}) {statement}")
 

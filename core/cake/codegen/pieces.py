@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from cake.ir.types import DType
@@ -96,6 +97,7 @@ def bits(dtype: DType, value: float) -> int:
 
 
 ACCESS = {
+    32: ("cake_uint8", 8),
     16: ("uint4", 4),
     8: ("uint2", 2),
     4: ("unsigned", 1),
@@ -103,6 +105,62 @@ ACCESS = {
     1: ("unsigned char", 1),
 }
 """C type moving that many bytes at once, and how many 32-bit registers it fills."""
+FIELDS = "xyzwabcd"
+"""The registers of such a type by name."""
+_WIDE = "struct cake_uint8 {\n    unsigned x, y, z, w, a, b, c, d;\n};"
+
+
+def joined(out: Writer, size: int, words: Sequence[str]) -> str:
+    """C++ expression of the type that moves `size` bytes, made of 32-bit words."""
+    kind, _ = ACCESS[size]
+    if size == 32:
+        return f"{out.helper(kind, _WIDE)}{{{', '.join(words)}}}"
+    return words[0] if len(words) == 1 else f"make_{kind}({', '.join(words)})"
+
+
+def global_load(out: Writer, size: int, qualifier: str) -> str:
+    """Name of a device function `T f(const void*)` that loads `size` bytes of global memory; `qualifier` is
+    the cache operator of PTX, as ".L1::no_allocate"."""
+    kind, vector, constraint, places = _global(out, size)
+    slots = ", ".join(f"%{i}" for i in range(len(places)))
+    slots = f"{{{slots}}}" if len(places) > 1 else slots
+    outputs = ", ".join(f'"={constraint}"({place})' for place in places)
+    name = f"cake_load_{size}{_word(qualifier)}"
+    return out.helper(
+        name,
+        f"__device__ __forceinline__ {kind} {name}(const void* from) {{\n    {kind} value;\n"
+        f'    asm volatile("ld.global{qualifier}{vector} {slots}, [%{len(places)}];"\n'
+        f'        : {outputs} : "l"(from) : "memory");\n    return value;\n}}',
+    )
+
+
+def global_store(out: Writer, size: int, qualifier: str) -> str:
+    """Name of a device function `void f(void*, T)` that stores `size` bytes to global memory."""
+    kind, vector, constraint, places = _global(out, size)
+    slots = ", ".join(f"%{i + 1}" for i in range(len(places)))
+    slots = f"{{{slots}}}" if len(places) > 1 else slots
+    inputs = ", ".join(f'"{constraint}"({place})' for place in places)
+    name = f"cake_store_{size}{_word(qualifier)}"
+    return out.helper(
+        name,
+        f"__device__ __forceinline__ void {name}(void* to, {kind} value) {{\n"
+        f'    asm volatile("st.global{qualifier}{vector} [%0], {slots};"\n'
+        f'        :: "l"(to), {inputs} : "memory");\n}}',
+    )
+
+
+def _global(out: Writer, size: int) -> tuple[str, str, str, list[str]]:
+    """C type, vector and width as PTX says them, constraint and places of the registers."""
+    kind, registers = ACCESS[size]
+    if size == 32:
+        out.helper(kind, _WIDE)
+    vector = f".v{registers}.b32" if registers > 1 else f".b{8 * size}"
+    places = [f"value.{field}" for field in FIELDS[:registers]] if registers > 1 else ["value"]
+    return kind, vector, "h" if size == 2 else "r", places
+
+
+def _word(qualifier: str) -> str:
+    return re.sub(r"\W+", "_", qualifier)
 
 
 _SHARED = {
