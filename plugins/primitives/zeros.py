@@ -1,7 +1,8 @@
 """zeros: a fragment of zeros, the start of an accumulation
 
 Takes
-    `zeros(f32, m, n, layout="mma")` for mma.sync (one warp) or `layout="wgmma"` (one warpgroup).
+    `zeros(f32, m, n, layout="mma")` for mma.sync (one warp), also of f16, or `layout="wgmma"` (one
+    warpgroup).
 Touches
     Registers only.
 Completes when
@@ -51,18 +52,18 @@ class Zeros(Primitive):
     uses = ("alu.lanes",)
 
     def signature(self, site: Site) -> Type | None:
-        if site.dtype("dtype").dtype is not DType.f32:
-            raise site.refuse("dtype", "accumulators are f32")
-        layout = LAYOUTS.get(site.text("layout"))
+        dtype, layout = site.dtype("dtype").dtype, LAYOUTS.get(site.text("layout"))
+        if dtype is not DType.f32 and not (dtype is DType.f16 and site.text("layout") == "mma"):
+            raise site.refuse("dtype", "accumulators are f32, those of mma f16 as well")
         if layout is None:
             raise site.refuse("layout", f"layout is one of {', '.join(LAYOUTS)}")
-        return FragmentType(DType.f32, (site.integer("rows"), site.integer("columns")), layout)
+        return FragmentType(dtype, (site.integer("rows"), site.integer("columns")), layout)
 
     def effects(self, op: Op) -> Sequence[Effect]:
         return ()
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        return np.zeros(op.result.layout.warp_shape(op.result.shape), np.float32)
+        return np.zeros(op.result.layout.warp_shape(op.result.shape), op.result.dtype.numpy)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
         count = op.result.registers
@@ -71,7 +72,7 @@ class Zeros(Primitive):
     def lower(self, op: Lowering, out: Writer) -> None:
         assert op.result is not None
         with loop(out, "i_", op.result.count):
-            out.line(f"{op.result.name}[i_] = 0.0f;")
+            out.line(f"{op.result.name}[i_] = {'0.0f' if op.result.ctype == 'float' else '0u'};")
 
     cases = (
         Good(

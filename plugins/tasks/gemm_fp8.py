@@ -28,7 +28,10 @@ class GemmFp8(Task):
         "tails": {"M": 1000, "N": 1000, "K": 784},
         "small": {"M": 70, "N": 72, "K": 48},
     }
-    kernels: ClassVar[Mapping[str, str]] = {"sm_90a": "plugins/kernels/gemm_fp8_sm90a.cake"}
+    kernels: ClassVar[Mapping[str, str]] = {
+        "sm_89": "plugins/kernels/gemm_fp8_sm89.cake",
+        "sm_90a": "plugins/kernels/gemm_fp8_sm90a.cake",
+    }
 
     def inputs(self, dims: Mapping[str, int], rng: np.random.Generator) -> dict[str, Array]:
         return {

@@ -36,7 +36,7 @@ LEGAL: list[tuple[Callable[[RegionType], Illegal | None], RegionType]] = [
 ILLEGAL: list[tuple[Callable[[RegionType], Illegal | None], RegionType, str]] = [
     (matrix_rows, shared((64, 64), (64, 64), dtype=DType.f32), "16-bit elements, this is f32"),
     (matrix_rows, shared((64, 20), (64, 16)), "40 bytes, not a multiple of 16"),
-    (matrix_rows, shared((64, 64), (64, 12)), "eights, a row of this window has 12"),
+    (matrix_rows, shared((64, 64), (64, 12)), "groups of 8, a row of this window has 12"),
     (matrix_rows, shared((64, 64), (12, 16)), "eights, this window has 12"),
     (matrix_rows, shared((64, 64), (64, 1)), "last two axes"),
     (bulk_piece, shared((4, 64, 64), (2, 8, 64)), "one contiguous piece"),

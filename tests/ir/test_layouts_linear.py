@@ -16,6 +16,7 @@ from cake.ir.layouts import (
     OperandB,
     RegisterLayout,
     Vector,
+    depth,
 )
 from cake.ir.layouts.conversions import Conversion, conversion
 from cake.ir.layouts.linear import Linear, basis, identity, reduce
@@ -101,14 +102,18 @@ def manual(
             block, rest = divmod(register, shape[1] // 2)
             row = warp * (shape[0] // over) + block * 16 + group + 8 * (rest % 4 >= 2)
             return (row, rest // 4 * 8 + thread * 2 + rest % 2)
-        case OperandA():
-            block, i = divmod(register, 8)
-            row = block // (shape[1] // 16) * 16 + group + 8 * (i in (2, 3, 6, 7))
-            return (row, block % (shape[1] // 16) * 16 + thread * 2 + i % 2 + 8 * (i >= 4))
-        case OperandB():
-            block, i = divmod(register, 4)
-            row = block // (shape[1] // 16) * 8 + group
-            return (row, block % (shape[1] // 16) * 16 + thread * 2 + i % 2 + 8 * (i >= 2))
+        case OperandA(bytes=size):
+            # Words of 4 bytes: rows below 8, the others, then the same 16 bytes further along k.
+            word, k = 4 // size, depth(shape[1], size)
+            block, i = divmod(register, k // 2)
+            row = block // (shape[1] // k) * 16 + group + 8 * (i // word % 2)
+            column = thread * word + i % word + 4 * word * (i // word >= 2)
+            return (row, block % (shape[1] // k) * k + column)
+        case OperandB(bytes=size):
+            word, k = 4 // size, depth(shape[1], size)
+            block, i = divmod(register, k // 4)
+            column = thread * word + i % word + 4 * word * (i // word)
+            return (block // (shape[1] // k) * 8 + group, block % (shape[1] // k) * k + column)
     return tuple(product(*map(range, shape)))[register] if shape else ()
 
 
@@ -122,8 +127,18 @@ TILES = st.one_of(
         st.integers(1, 3),
         st.integers(1, 6),
     ),
-    st.builds(lambda m, k: (OperandA(), (16 * m, 16 * k)), st.integers(1, 4), st.integers(1, 4)),
-    st.builds(lambda n, k: (OperandB(), (8 * n, 16 * k)), st.integers(1, 4), st.integers(1, 4)),
+    st.builds(
+        lambda size, m, k: (OperandA(size), (16 * m, 16 // size * k)),
+        st.sampled_from([1, 2, 4]),
+        st.integers(1, 4),
+        st.integers(1, 8),
+    ),
+    st.builds(
+        lambda size, n, k: (OperandB(size), (8 * n, 16 // size * k)),
+        st.sampled_from([1, 2, 4]),
+        st.integers(1, 4),
+        st.integers(1, 8),
+    ),
     st.tuples(st.just(REPLICATED), st.sampled_from([(), (7,), (3, 5), (4, 8)])),
 )
 

@@ -14,6 +14,7 @@ from cake.ir.layouts.registers import (
     Replicated,
     TensorRows,
     Vector,
+    depth,
 )
 from cake.ir.layouts.shared import SWIZZLES, Traffic, least_wavefronts, swizzle_offset, traffic, wavefronts
 from cake.ir.layouts.vectors import ColumnsOf, RowsOf, named
@@ -32,6 +33,7 @@ __all__ = [
     "TensorRows",
     "Traffic",
     "Vector",
+    "depth",
     "least_wavefronts",
     "named",
     "swizzle_offset",

@@ -30,19 +30,21 @@ class Illegal:
     help: str = ""
 
 
-def matrix_rows(window: RegionType) -> Illegal | None:
+def matrix_rows(window: RegionType, sizes: tuple[int, ...] = (2,)) -> Illegal | None:
     """8 x 8 matrices of 16-bit elements in the last two axes, for ldmatrix and stmatrix: each row is 16
-    contiguous bytes at a multiple of 16 (PTX ISA, "ldmatrix", "stmatrix")."""
+    contiguous bytes at a multiple of 16 (PTX ISA, "ldmatrix", "stmatrix"). Elements of other `sizes` in bytes
+    move as well, where the rows stay rows."""
     buffer, size = window.buffer, window.dtype.bytes
-    if size != 2:
+    if size not in sizes:
         return Illegal(f"8 x 8 matrices hold 16-bit elements, this is {window.dtype.value}")
     if len(window.shape) < 2 or window.window[-2:] != window.shape[-2:]:
         return Illegal(f"matrices are rows x columns on the last two axes of `{buffer.name}`")
-    pitch = buffer.shape[-1] * size
+    pitch, columns = buffer.shape[-1] * size, CHUNK // size
     if pitch % CHUNK:
         return Illegal(f"rows of `{buffer.name}` are {pitch} bytes, not a multiple of {CHUNK}")
-    if window.shape[-1] % MATRIX:
-        return Illegal(f"columns come in eights, a row of this window has {window.shape[-1]}")
+    if window.shape[-1] % columns:
+        message = f"columns come in groups of {columns}, a row of this window has {window.shape[-1]}"
+        return Illegal(message)
     if window.shape[-2] % MATRIX:
         return Illegal(f"rows come in eights, this window has {window.shape[-2]}")
     return None

@@ -194,9 +194,16 @@ class TensorRows(RegisterLayout):
         return Ownership(shape, held, (Repeat(shape[1], 1, 1),), Repeat(4, 0, LANES))
 
 
+CHUNK = 16
+"""Bytes of a row of an 8 x 8 matrix as ldmatrix loads it: four lanes hold a word each."""
+
+
 @dataclass(frozen=True, slots=True)
 class OperandA(RegisterLayout):
-    """The A fragment of mma.m16n8k16 with 16-bit elements: m x k, held by one warp."""
+    """The A fragment of mma.m16n8 with elements of `bytes`: m x k, held by one warp. An instruction takes two
+    chunks of 16 bytes along k (m16n8k16 of 16-bit elements), or one where k is an odd number of them."""
+
+    bytes: int = 2
 
     @property
     def name(self) -> str:
@@ -213,19 +220,20 @@ class OperandA(RegisterLayout):
         return shape
 
     def refusal(self, shape: tuple[int, ...]) -> str:
-        ok = len(shape) == 2 and shape[0] % 16 == 0 and shape[1] % 16 == 0 and min(shape) > 0
-        return "" if ok else "A is m x k with both multiples of 16"
+        chunk = CHUNK // self.bytes
+        ok = len(shape) == 2 and shape[0] % 16 == 0 and shape[1] % chunk == 0 and min(shape) > 0
+        return "" if ok else f"A is m x k with m a multiple of 16 and k of {chunk}"
 
     def ownership(self, shape: tuple[int, ...]) -> Ownership:
-        """16 x 16 tiles, along k first."""
-        held = tile((16, 16), ((0, 1), (8, 0), (0, 8)), FRAGMENT_LANES)
-        repeats = (Repeat(shape[1] // 16, 1, 16), Repeat(shape[0] // 16, 0, 16))
-        return Ownership(shape, held, repeats, Repeat(1))
+        """Tiles of 16 rows and the k of an instruction, along k first."""
+        return _operand(shape, 16, self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class OperandB(RegisterLayout):
-    """The B fragment of mma.m16n8k16 with 16-bit elements, written as n x k, held by one warp."""
+    """The B fragment of mma.m16n8 with elements of `bytes`, written as n x k, held by one warp; see A."""
+
+    bytes: int = 2
 
     @property
     def name(self) -> str:
@@ -242,11 +250,26 @@ class OperandB(RegisterLayout):
         return shape
 
     def refusal(self, shape: tuple[int, ...]) -> str:
-        ok = len(shape) == 2 and shape[0] % 8 == 0 and shape[1] % 16 == 0 and min(shape) > 0
-        return "" if ok else "B is n x k with n a multiple of 8 and k of 16"
+        chunk = CHUNK // self.bytes
+        ok = len(shape) == 2 and shape[0] % 8 == 0 and shape[1] % chunk == 0 and min(shape) > 0
+        return "" if ok else f"B is n x k with n a multiple of 8 and k of {chunk}"
 
     def ownership(self, shape: tuple[int, ...]) -> Ownership:
-        """8 x 16 tiles, along k first."""
-        held = tile((8, 16), ((0, 1), (0, 8)), FRAGMENT_LANES)
-        repeats = (Repeat(shape[1] // 16, 1, 16), Repeat(shape[0] // 8, 0, 8))
-        return Ownership(shape, held, repeats, Repeat(1))
+        """Tiles of 8 rows and the k of an instruction, along k first."""
+        return _operand(shape, 8, self.bytes)
+
+
+def depth(k: int, bytes: int) -> int:
+    """Elements along k that one instruction of mma.sync takes, of operands with `k` elements of `bytes`."""
+    chunk = CHUNK // bytes
+    return 2 * chunk if k % (2 * chunk) == 0 else chunk
+
+
+def _operand(shape: tuple[int, ...], rows: int, bytes: int) -> Ownership:
+    word, step = 4 // bytes, depth(shape[1], bytes)
+    registers = [(0, 1 << bit) for bit in range(word.bit_length() - 1)]
+    registers += [(8, 0)] if rows == 16 else []
+    registers += [(0, 4 * word)] if step > 4 * word else []
+    lanes = ((0, word), (0, 2 * word), (1, 0), (2, 0), (4, 0))
+    repeats = (Repeat(shape[1] // step, 1, step), Repeat(shape[0] // rows, 0, rows))
+    return Ownership(shape, tile((rows, step), registers, lanes), repeats, Repeat(1))
