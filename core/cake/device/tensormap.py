@@ -16,6 +16,7 @@ _TYPES = {
     "f16": "FLOAT16",
     "f32": "FLOAT32",
     "i32": "INT32",
+    "u32": "UINT32",
     "e4m3": "UINT8",
     "e5m2": "UINT8",
 }
