@@ -1,12 +1,14 @@
 """wgmma: asynchronous matrix multiply of a warpgroup (sm_90a)
 
 Takes
-    `acc = wgmma(a, b, acc)`: adds a @ b.T. `a` is a 64 x k window of shared memory, K-major, or a fragment of
-    bf16 or f16 [64, k] in layout "wgmma", which `cast` makes of an accumulator; `b` an n x k window of shared
-    memory, K-major, or with `b_major="MN"` a k x n one, whose panels of one span may stand on an axis before;
-    n a multiple of 8 up to 256. bf16 or f16 (k a multiple of 16), or e4m3 and e5m2 (of 32). Rows of a buffer
-    are as long as its swizzle span; windows start at whole groups of 8 rows. `acc` is an f32 fragment [64, n]
-    in layout "wgmma". `wgmma_fence()`, `wgmma_commit()` and `wgmma_wait(n)` order it. All warps of a
+    `acc = wgmma(a, b, acc)`: adds a @ b.T, or with `start=condition` takes it alone where the condition
+    holds. `a` is a 64 x k window of shared memory, K-major, or a fragment of bf16 or f16 [64, k] in layout
+    "wgmma", which `cast` makes of an accumulator; `b` an n x k window of shared memory, K-major, or with
+    `b_major="MN"` a k x n one, whose panels of one span may stand on an axis before; n a multiple of 8 up to
+    256. bf16 or f16 (k a multiple of 16), e4m3 and e5m2 (of 32), or f32 with `kind="tf32"` (of 8), which
+    leaves the lowest 13 bits of the factors out. Rows of a buffer are as long as its swizzle span; windows
+    start at whole groups of 8 rows. `acc` is an f32 fragment [64, n] in layout "wgmma", of f16 and 8-bit
+    products also f16. `wgmma_fence()`, `wgmma_commit()` and `wgmma_wait(n)` order it. All warps of a
     warpgroup execute them.
 Touches
     Reads both windows through the async proxy: each warp its 16 rows of `a` and all of `b`. Writes the
@@ -30,11 +32,9 @@ import numpy as np
 from cake.ir.layouts import Accumulator
 from cake.ir.layouts.descriptors import (
     STEP,
-    WGMMA_SWIZZLE,
     Descriptor,
     Illegal,
     Major,
-    encoded,
     major_refusal,
     matrix_descriptor,
 )
@@ -51,16 +51,21 @@ from cake.kinds.primitive import (
     Registers,
     Site,
     Use,
-    Window,
     Writer,
     parameter,
 )
-from cake.machine.effects import Aligned, Async, Effect, Read, Region
+from cake.machine.effects import Async, Effect, Read, Region
+from cake_plugins.primitives._wgmma import Form, descriptor, instruction, placed
 
 ROWS = 64
 WARP_ROWS = 16
 K_STEP = 16
-FORMATS = (DType.bf16, DType.f16, DType.e4m3, DType.e5m2)
+FORMATS = (DType.bf16, DType.f16, DType.e4m3, DType.e5m2, DType.f32)
+WORDS = {"f32": "tf32"}
+HALF_SUMS = (DType.f16, DType.e4m3, DType.e5m2)
+"""What f16 accumulators add up."""
+LOW = np.uint32(0x1FFF)
+"""The bits of an f32 that tf32 leaves out."""
 
 
 class Wgmma(Primitive):
@@ -74,6 +79,8 @@ class Wgmma(Primitive):
         parameter("b", "shared"),
         parameter("acc", "fragment"),
         parameter("b_major", "text", default="K"),
+        parameter("start", "bool", default=0),
+        parameter("kind", "text", default=""),
     )
     in_place = "acc"
     uses = ("wgmma.m64k16.cycles_per_n8", "wgmma.latency", "shared.bytes")
@@ -86,6 +93,9 @@ class Wgmma(Primitive):
         dtypes = [self._dtype(site, name) for name in ("a", "b")]
         if dtypes[0].bytes != dtypes[1].bytes or (dtypes[0].bytes == 2 and dtypes[0] is not dtypes[1]):
             raise site.refuse("b", f"`a` holds {dtypes[0].value}, `b` {dtypes[1].value}")
+        if site.text("kind") != ("tf32" if dtypes[0] is DType.f32 else ""):
+            help = 'wgmma(a, b, acc, kind="tf32")' if dtypes[0] is DType.f32 else ""
+            raise site.refuse("a", "f32 is multiplied as tf32, and nothing else is", help=help)
         why = major_refusal("wgmma", dtypes[1], b.major)
         if why:
             raise site.refuse("b_major", why)
@@ -97,16 +107,17 @@ class Wgmma(Primitive):
             raise site.refuse("b", f"`b` has a multiple of 8 rows up to 256, this window has {n}")
         if depth != b.depth:
             raise site.refuse("b", f"`a` is 64 x {depth} and `b` {n} x {b.depth}: k must agree")
-        if acc != FragmentType(DType.f32, (ROWS, n), Accumulator(4)):
-            message = f"the accumulator of this product is [f32, 64, {n}] in layout wgmma"
-            raise site.refuse("acc", message, help=f'acc = zeros(f32, 64, {n}, layout="wgmma")')
+        held = DType.f16 if acc.dtype is DType.f16 and dtypes[0] in HALF_SUMS else DType.f32
+        if acc != FragmentType(held, (ROWS, n), Accumulator(4)):
+            message = f"the accumulator of this product is [{held.value}, 64, {n}] in layout wgmma"
+            raise site.refuse("acc", message, help=f'acc = zeros({held.value}, 64, {n}, layout="wgmma")')
         return acc
 
     def _dtype(self, site: Site, name: str) -> DType:
         kind = site.operand(name).type
         assert isinstance(kind, RegionType | FragmentType)
         if kind.dtype not in FORMATS or (isinstance(kind, FragmentType) and kind.dtype.bytes != 2):
-            choice = "bf16 or f16" if isinstance(kind, FragmentType) else "bf16, f16, e4m3 or e5m2"
+            choice = "bf16 or f16" if isinstance(kind, FragmentType) else "bf16, f16, e4m3, e5m2 or f32"
             raise site.refuse(name, f"`{name}` must be {choice}, here {kind.dtype.value}")
         return kind.dtype
 
@@ -141,7 +152,10 @@ class Wgmma(Primitive):
         right = _matrix(memory.read(op.region("b")), op.region("b").size)
         with np.errstate(all="ignore"):
             product: np.ndarray[Any, Any] = left @ (right if op.args["b_major"] == "MN" else right.T)
-            return np.asarray(op.args["acc"].array + product, np.float32)
+            held = op.args["acc"].array
+            if op.args["start"]:
+                return np.asarray(product, held.dtype)
+            return np.asarray(held + product, held.dtype)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
         b = operand(op.site, "b")
@@ -165,8 +179,10 @@ class Wgmma(Primitive):
             a = operand(op.site, "a")
             left = descriptor(out, op.args["a"], a)
         start = descriptor(out, op.args["b"], b)
-        n, dtypes = b.extent, [self._dtype(op.site, name).value for name in ("a", "b")]
-        step_of = _instruction(out, n, dtypes, b.element, acc.count, held is not None, b.major)
+        words = [WORDS.get(word := self._dtype(op.site, name).value, word) for name in ("a", "b")]
+        scaled = op.site.has("start")
+        shape = (b.element, acc.count, held is not None, b.major)
+        step_of = instruction(out, Form(b.extent, *words, acc.type.dtype.value, *shape, scaled))
         for step in range(b.depth * b.element // STEP):
             k = step * STEP // b.element
             # Inside a span the address advances as if there were no swizzle; descriptors count 16 bytes.
@@ -175,7 +191,8 @@ class Wgmma(Primitive):
                 first = f"{left} + {a.ahead(k) // CHUNK}"
             else:
                 first = ", ".join(f"{held.name}[{4 * step + i}]" for i in range(4))
-            out.line(f"{step_of}({acc.name}, {first}, {right});")
+            keep = "" if not scaled else ", 1" if step else f", !({op.args['start']})"
+            out.line(f"{step_of}({acc.name}, {first}, {right}{keep});")
         out.remember("wgmma", acc)
 
     cases = (
@@ -311,6 +328,82 @@ def tile(a: Global[e4m3, M, K], b: Global[e4m3, N, K], c: GlobalOut[f32, M, N]):
             expect=lambda i: {"c": np.float64(i["a"]) @ np.float64(i["b"]).T},
             rtol=1e-3,
         ),
+        Good(
+            "tf32, the first product of each pass alone",
+            """
+@kernel(arch="sm_90a")
+def tile(a: Global[f32, M, K], b: Global[f32, N, K], c: GlobalOut[f32, M, N]):
+    require(K == 64)
+    grid(1)
+    at = Shared[f32, 2, 64, 32](swizzle=128)
+    bt = Shared[f32, 2, 16, 32](swizzle=128)
+    full = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(full)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("mma", warpgroups=1):
+        with one_thread():
+            expect_bytes(full, at, bt)
+            for p in range(2):
+                tma_load(at[p], a[0:+64, p * 32:+32], full)
+                tma_load(bt[p], b[0:+16, p * 32:+32], full)
+        acc = zeros(f32, 64, 16, layout="wgmma") + 7.0
+        wait(full, 0)
+        wgmma_fence()
+        for p in range(2):
+            acc = wgmma(at[p], bt[p], acc, start=p == 0, kind="tf32")
+        wgmma_commit()
+        wgmma_wait(0)
+        store(c[0:+64, 0:+16], acc, vector=2)
+""",
+            dims={"M": 64, "N": 16, "K": 64},
+            expect=lambda i: {"c": np.float64(i["a"]) @ np.float64(i["b"]).T},
+            rtol=4e-3,
+        ),
+        Good(
+            "added up in f16",
+            """
+@kernel(arch="sm_90a")
+def tile(a: Global[f16, M, K], b: Global[f16, N, K], c: GlobalOut[f16, M, N]):
+    grid(1)
+    at = Shared[f16, 64, 64](swizzle=128)
+    bt = Shared[f16, 32, 64](swizzle=128)
+    full = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(full)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("mma", warpgroups=1):
+        with one_thread():
+            expect_bytes(full, at, bt)
+            tma_load(at, a[0:+64, 0:+64], full)
+            tma_load(bt, b[0:+32, 0:+64], full)
+        acc = zeros(f16, 64, 32, layout="wgmma")
+        wait(full, 0)
+        wgmma_fence()
+        acc = wgmma(at, bt, acc)
+        wgmma_commit()
+        wgmma_wait(0)
+        store(c[0:+64, 0:+32], acc, vector=2)
+""",
+            dims={"M": 64, "N": 32, "K": 64},
+            expect=lambda i: {"c": np.float64(i["a"]) @ np.float64(i["b"]).T},
+            rtol=4e-3,
+        ),
+        Bad(
+            "bf16 added up in f16",
+            """
+@kernel(arch="sm_90a")
+def wrong(c: GlobalOut[f32, M, N]):
+    grid(1)
+    at = Shared[bf16, 64, 64](swizzle=128)
+    with role("mma", warpgroups=1):
+        acc = zeros(f16, 64, 64, layout="wgmma")
+        acc = wgmma(at, at, acc)  #! type/operand
+""",
+            dims={"M": 64, "N": 64},
+        ),
         Bad(
             "rows longer than the swizzle span",
             """
@@ -374,66 +467,9 @@ def operand(site: Site, name: str) -> Descriptor:
 def _matrix(array: np.ndarray[Any, Any], size: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """A window as rows x columns: panels follow one another along the columns."""
     data = array.astype(np.float32).reshape(size)
+    if array.dtype == np.float32:
+        data = (data.view(np.uint32) & ~LOW).view(np.float32)
     lead = [n for n in size[:-2] if n > 1]
     if not lead:
         return data.reshape(size[-2:])
     return np.moveaxis(data.reshape(*lead, *size[-2:]), 0, 1).reshape(size[-2], -1)
-
-
-def _instruction(
-    out: Writer, n: int, dtypes: list[str], element: int, count: int, in_registers: bool, major: Major
-) -> str:
-    """Name of the device function that issues one wgmma."""
-    k, both = STEP // element, ".".join(dtypes)
-    stem = dtypes[0] if dtypes[0] == dtypes[1] else "_".join(dtypes)
-    name = (
-        f"cake_wgmma_m64n{n}k{k}_{stem}{'_registers' if in_registers else ''}{'_mn' if major == 'MN' else ''}"
-    )
-    registers = ", ".join(f"%{i}" for i in range(count))
-    operands = ", ".join(f'"+f"(d[{i}])' for i in range(count))
-    transposed = "1" if major == "MN" else "0"
-    if in_registers:
-        a, words = "unsigned a0, unsigned a1, unsigned a2, unsigned a3", [f'"r"(a{i})' for i in range(4)]
-        first = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}"
-        flags = f"1, 1, 1, {transposed}"
-    else:
-        a, words, first = "unsigned long long a", ['"l"(a)'], f"%{count}"
-        flags = f"1, 1, 1, 0, {transposed}" if element == 2 else "1, 1, 1"
-    last = count + len(words)
-    return out.helper(
-        name,
-        "__device__ __forceinline__ void\n"
-        f"{name}(float (&d)[{count}], {a}, unsigned long long b) {{\n"
-        f'    asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{both} "\n'
-        f'        "{{{registers}}}, "\n'
-        f'        "{first}, %{last}, {flags};"\n'
-        f"        : {operands}\n"
-        f'        : {", ".join(words)}, "l"(b) : "memory");\n}}',
-    )
-
-
-def placed(window: Region, matrix: Descriptor) -> tuple[Aligned, Aligned]:
-    """Whole groups of 8 rows, so that the swizzle pattern starts with them, and whole steps of k in them."""
-    *rows, k = window.start
-    buffer = window.buffer
-    return (
-        Aligned(buffer, (*rows, 0), matrix.row_alignment),
-        Aligned(buffer, (*(0 for _ in rows), k), matrix.column_alignment),
-    )
-
-
-def descriptor(out: Writer, window: Window, matrix: Descriptor) -> str:
-    """C++ name of the matrix descriptor of `window`."""
-    span = matrix.swizzle
-    name = f"cake_descriptor_{span}"
-    if matrix.major == "MN" or not span:
-        name += f"_{matrix.major.lower()}_{matrix.leading}_{matrix.stride}"
-    text = (
-        f"__device__ __forceinline__ unsigned long long {name}(unsigned address) {{\n"
-        f"    return (address & 0x3ffffu) >> 4 | {encoded(matrix.leading)}ull << 16"
-        f" | {encoded(matrix.stride)}ull << 32 | {WGMMA_SWIZZLE[span]}ull << 62;\n}}"
-    )
-    address = out.shared_address(window, ["0"] * len(window.size))
-    variable = out.unique("cake_descriptor")
-    out.line(f"const unsigned long long {variable} = {out.helper(name, text)}({address});")
-    return variable

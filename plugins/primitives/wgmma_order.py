@@ -210,10 +210,11 @@ class WgmmaWait(Primitive):
         # The compiler sees no link between the wait and the accumulators: an empty instruction that claims to
         # change them keeps their uses behind it.
         for acc in out.remembered("wgmma"):
-            operands = ", ".join(f'"+f"(d[{i}])' for i in range(acc.count))
+            halves = acc.ctype != "float"
+            operands = ", ".join(f'"+{"r" if halves else "f"}"(d[{i}])' for i in range(acc.count))
             keep = out.helper(
-                f"cake_keep_{acc.count}",
-                f"__device__ __forceinline__ void cake_keep_{acc.count}(float (&d)[{acc.count}]) {{\n"
+                name := f"cake_keep_{acc.count}{'_halves' if halves else ''}",
+                f"__device__ __forceinline__ void {name}({acc.ctype} (&d)[{acc.count}]) {{\n"
                 f'    asm volatile("" : {operands} :: "memory");\n}}',
             )
             out.line(f"{keep}({acc.name});")

@@ -1,8 +1,8 @@
 """zeros: a fragment of zeros, the start of an accumulation
 
 Takes
-    `zeros(f32, m, n, layout="mma")` for mma.sync (one warp), also of f16, or `layout="wgmma"` (one
-    warpgroup).
+    `zeros(f32, m, n, layout="mma")` for mma.sync (one warp), `layout="wgmma"` (one warpgroup), both also of
+    f16, or `layout="tensor"` (rows of tensor memory).
 Touches
     Registers only.
 Completes when
@@ -53,8 +53,9 @@ class Zeros(Primitive):
 
     def signature(self, site: Site) -> Type | None:
         dtype, layout = site.dtype("dtype").dtype, LAYOUTS.get(site.text("layout"))
-        if dtype is not DType.f32 and not (dtype is DType.f16 and site.text("layout") == "mma"):
-            raise site.refuse("dtype", "accumulators are f32, those of mma f16 as well")
+        halves = dtype is DType.f16 and site.text("layout") in ("mma", "wgmma")
+        if dtype is not DType.f32 and not halves:
+            raise site.refuse("dtype", "accumulators are f32, those of mma and wgmma f16 as well")
         if layout is None:
             raise site.refuse("layout", f"layout is one of {', '.join(LAYOUTS)}")
         return FragmentType(dtype, (site.integer("rows"), site.integer("columns")), layout)
