@@ -40,7 +40,7 @@ def test_every_chunk_is_copied_once(registry: Registry, name: str) -> None:
     turns = int(re.search(r"i_ < (\d+)", source)[1])  # type: ignore[index]
     names = re.findall(r"const int (\w)_ = (.+?)(?:, (k)_ = (.+?))?;", source)
     guard = re.search(r"if \((.* < \d+)\) \{", source.split("i_ = 0")[1])
-    to, at = re.search(r"cake_cp_async\((.+), x \+ (.+), true\);", source).groups()  # type: ignore[union-attr]
+    to, at = re.search(r"cake_cp_async_16\((.+), x \+ (.+), 16\);", source).groups()  # type: ignore[union-attr]
     copied: dict[int, int] = {}
     for i in range(turns):
         for thread in range(warps * LANES):
