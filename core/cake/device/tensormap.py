@@ -40,6 +40,8 @@ def encode(param: TensorMapParam, spec: TensorSpec, address: int) -> Any:
     for axis in shape[:-1]:
         step *= axis
         strides.append(cu.cuuint64_t(step))
+    # A single axis has no stride, but the driver takes no empty list.
+    strides = strides or [cu.cuuint64_t(_STRIDE)]
     return call(
         cu.cuTensorMapEncodeTiled,
         getattr(cu.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[spec.dtype]}"),
