@@ -59,6 +59,7 @@ def rows(x: Global[f32, M, N], y: GlobalOut[f32, M, N]):
 """,
             fixed=MENDED,
             dims={"M": 2097152, "N": 1056},
+            records=("I01",),
         ),
         Good("a coordinate per axis", MENDED, dims={"M": 2097152, "N": 1056}),
     )

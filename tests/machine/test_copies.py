@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cake.conformance.support import dedent, random_inputs
+from cake.conformance.support import dedent, random_inputs, read_marks
 from cake.ir import instantiate, parse
 from cake.ir.instance import Instance
 from cake.kinds.primitive import Good
+from cake.kinds.rule import Bad as RuleBad
 from cake.machine.engine import run
 from cake.machine.explore import explore
 from cake.verify import check
@@ -70,3 +71,21 @@ def test_a_phase_waits_for_the_copies_that_its_arrivals_know_of(
     fault = explore(instance, inputs, schedules=24, expected=expected).fault(expected)
     assert (fault == "") == right
     assert (not check(parse(dedent(text)), REGISTRY).diagnostics) == right
+
+
+UNFENCED = [
+    pytest.param(case, id=f"{rule}: {case.name}")
+    for rule in ("unfenced-global-access", "unfenced-mma-operand", "unfenced-tma-store")
+    for case in REGISTRY.rules[f"sync/{rule}"].cases
+    if isinstance(case, RuleBad)
+]
+
+
+@pytest.mark.parametrize("case", UNFENCED)
+def test_without_the_fence_some_schedule_shows_old_bytes(case: RuleBad) -> None:
+    mended = instance_of(case.fixed, dict(case.dims))
+    inputs = random_inputs(mended, seed=0)
+    expected = run(mended, inputs=inputs).outputs
+    assert explore(mended, inputs, schedules=12, expected=expected).fault(expected) == ""
+    wrong = instance_of(read_marks(case.kernel).text, dict(case.dims))
+    assert explore(wrong, inputs, schedules=12, expected=expected).fault(expected)

@@ -12,7 +12,7 @@ Sources: PTX ISA, "Memory Consistency Model", "Asynchronous Operations", "mbarri
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,113 +25,14 @@ from cake.machine.agents import FragmentValue
 from cake.machine.memory import Memory
 from cake.machine.overlays import fresh_shared, poisoned
 from cake.machine.policies import Policy
-from cake.machine.program import Instruction, Program, Warp
+from cake.machine.program import Instruction, Program
 from cake.machine.registers import entry_budget
+from cake.machine.strands import Fault, Gate, Pending, Phase, Promise, Strand, View
 
 MAX_STEPS = 400_000
 IN_ORDER = ("wgmma", "tcgen05")
 """Kinds of operations that the hardware carries out in the order of their issue by a warp."""
 Array = np.ndarray[Any, Any]
-
-
-class Fault(Exception):
-    """The hardware would trap, or do what the PTX ISA leaves undefined."""
-
-
-@dataclass(slots=True, eq=False)
-class Pending:
-    """An asynchronous operation under way. `result`: the fragment whose registers it writes; `deferred`: what
-    it has read and not yet written, None before it has read."""
-
-    agent: Strand
-    instruction: Instruction
-    op: Op
-    effects: tuple[fx.Async, ...]
-    result: FragmentValue | None
-    deferred: list[tuple[fx.Region, Array]] | None = None
-    array: Array | None = None
-    done: bool = False
-
-    @property
-    def reduces(self) -> bool:
-        """Whether what it writes depends on what is there, at once."""
-        return any(part.reduces for effect in self.effects for part in effect.writes)
-
-    @property
-    def completes(self) -> str:
-        """By which kind of group, or by "barrier"."""
-        return self.effects[0].group or "barrier"
-
-
-@dataclass(slots=True, eq=False)
-class Strand:
-    """A warp at work."""
-
-    warp: Warp
-    steps: Any
-    index: int
-    cta: int
-    registers: int
-    result: Any = None
-    blocked: Callable[[], bool] | None = None
-    """Whether it may go on; asked when it is its turn: a warp that is not scheduled misses what passes."""
-    then: Callable[[], None] | None = None
-    """What happens when it goes on."""
-    finished: bool = False
-    executed: int = 0
-    fenced: int = -1
-    unpublished: list[fx.Region] = field(default_factory=list)
-    open: dict[str, list[Pending]] = field(default_factory=dict)
-    closed: dict[str, list[list[Pending]]] = field(default_factory=dict)
-    cluster_arrival: int | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Promise:
-    """Arrivals that are made once operations are done."""
-
-    slot: fx.BarrierSlot
-    owed: list[Pending]
-    arrivals: int = 1
-
-
-@dataclass(slots=True, eq=False)
-class Phase:
-    """An mbarrier as the hardware keeps it."""
-
-    arrivals: int
-    pending: int
-    phase: int = 0
-    transactions: int = 0
-    fenced: bool = False
-
-    def settle(self) -> None:
-        """Complete the phase where all has come."""
-        if self.pending == 0 and self.transactions == 0:
-            self.phase += 1
-            self.pending = self.arrivals
-
-
-@dataclass(slots=True, eq=False)
-class Gate:
-    """A hardware barrier: how many have come, how often it opened."""
-
-    came: int = 0
-    generation: int = 0
-
-
-class View(Memory):
-    """The memory as one instruction sees it: reads from `shared`, writes kept back in `log` where there is
-    one."""
-
-    def __init__(self, base: Memory, shared: list[dict[str, Array]], cta: int) -> None:
-        self.instance, self.arrays, self.written = base.instance, base.arrays, base.written
-        self.shared, self.cta, self.places = shared, cta, base.places
-        self.log: list[tuple[fx.Region, Array]] = []
-
-    def write(self, region: fx.Region, data: Array) -> None:
-        own = replace(region, cta=self.cta) if region.cta < 0 else region
-        self.log.append((own, np.array(data)))
 
 
 class Execution:
@@ -149,11 +50,15 @@ class Execution:
                 self.strands.append(Strand(warp, program.run(warp), len(self.strands), cta, entry))
         # What the async proxy sees of shared memory: a second copy where it may lag behind.
         self.published = memory.shared
+        self.exported = memory.arrays
         if policy.stale:
             own = [fresh_shared(instance) for _ in range(instance.cluster)]
             tensor = [b.name for b in instance.buffers.values() if b.space == "tensor"]
             pairs = zip(memory.shared, own, strict=True)
             self.published = [{**new, **{name: held[name] for name in tensor}} for held, new in pairs]
+            # Of global memory, outputs; what other clusters wrote is seen.
+            outputs = {name: memory.arrays[name].copy() for name in memory.written}
+            self.exported = {**memory.arrays, **outputs}
         self.phases: dict[fx.BarrierSlot, Phase] = {}
         self.gates: dict[tuple[int, int], Gate] = {}
         self.cluster: set[int] = set()
@@ -228,7 +133,7 @@ class Execution:
             array = instruction.primitive.value(op, view)
             for region, data in view.log:
                 self.memory.write(region, data)
-                if region.buffer.space == "shared":
+                if region.buffer.space in ("shared", "global"):
                     strand.unpublished.append(region)
         for effect in effects:
             if not isinstance(effect, fx.Async):
@@ -283,7 +188,7 @@ class Execution:
     def read(self, pending: Pending) -> None:
         view = View(self.memory, self.memory.shared, pending.agent.cta)
         if any(e.proxy == "async" for e in pending.effects):
-            view.shared = self.published
+            view.shared, view.arrays = self.published, self.exported
         pending.array = pending.instruction.primitive.value(pending.op, view)
         pending.deferred = view.log
 
@@ -293,12 +198,12 @@ class Execution:
         generic = pending.effects[0].proxy == "generic"
         for region, data in pending.deferred or ():
             self.memory.write(region, data)
-            if not self.policy.stale or region.buffer.space != "shared":
+            if not self.policy.stale or region.buffer.space not in ("shared", "global"):
                 continue
             if generic:
                 self.copied.append(region)
             else:
-                View(self.memory, self.published, region.cta).store(region, data)
+                self.show(region, data)
         if pending.result is not None:
             pending.result.array = pending.array
         self.pending.remove(pending)
@@ -307,6 +212,13 @@ class Execution:
             if effect.barrier is not None:
                 self.deliver(pending.agent, effect.barrier, effect.bytes)
         self.keep()
+
+    def show(self, region: fx.Region, data: Array | None = None) -> None:
+        """Let the async proxy see a window as it is, or `data` in it."""
+        view = View(self.memory, self.published, region.cta)
+        data = self.memory.read(region) if data is None else data
+        view.arrays = self.exported
+        view.store(region, data)
 
     def keep(self) -> None:
         """Make the arrivals that were promised for when operations are done."""
@@ -402,13 +314,14 @@ def _wait(run: Execution, strand: Strand, effect: fx.Wait) -> None:
 
 
 def _fence(run: Execution, strand: Strand, effect: fx.Fence) -> None:
-    if effect.kind == "async_proxy":
-        copied = [region for region in run.copied if region.cta == strand.cta]
+    if effect.kind in ("async_proxy", "async_global"):
+        space = "shared" if effect.kind == "async_proxy" else "global"
+        own = [region for region in strand.unpublished if region.buffer.space == space]
+        copied = [r for r in run.copied if r.cta == strand.cta and space == "shared"]
         if run.policy.stale:
-            for region in (*strand.unpublished, *copied):
-                data = run.memory.read(region)
-                View(run.memory, run.published, strand.cta).store(region, data)
-        strand.unpublished.clear()
+            for region in (*own, *copied):
+                run.show(region)
+        strand.unpublished = [region for region in strand.unpublished if region.buffer.space != space]
         run.copied = [region for region in run.copied if region not in copied]
     elif effect.kind == "wgmma":
         strand.fenced = strand.executed

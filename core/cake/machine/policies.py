@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from cake.ir.instance import Instance
 
 if TYPE_CHECKING:
-    from cake.machine.operational import Pending, Strand
+    from cake.machine.strands import Pending, Strand
 
 FOR_LONG = 1 << 30
 

@@ -1,0 +1,15 @@
+@kernel(arch="sm_90a")
+def signal(y: GlobalOut[f32, N]):
+    require(N == 64)
+    grid(2)
+    cluster(2)
+    a = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(a)
+        fence_mbarrier_init()
+    cluster_sync()
+    with role("all", warps=1):
+        with one_thread():
+            expect_bytes(remote(a, rank ^ 1), 0)  #! type/operand
+        wait(a, 0, scope="cluster")
+        cluster_sync()
