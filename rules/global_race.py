@@ -86,7 +86,7 @@ def once(y: GlobalOut[f32, M, N]):
     def claims(self, finding: Finding) -> bool:
         match finding:
             case Race(earlier=earlier, cause="unordered"):
-                return earlier.buffer.space == "global"
+                return earlier.buffer.space == "global" and earlier.proxy != "tensormap"
         return False
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:

@@ -146,7 +146,7 @@ def stage(y: GlobalOut[bf16, M, N]):
         match finding:
             case Race(earlier=earlier, later=later, cause="incomplete" | "unordered"):
                 sent = isinstance(earlier.completion, BarrierSlot)
-                reads = not earlier.write and earlier.asynchronous
+                reads = not earlier.write and earlier.asynchronous and earlier.proxy == "async"
                 return later.write and reads and (sent or earlier.completion == "bulk")
         return False
 

@@ -80,7 +80,7 @@ class UnfencedGlobalAccess(Rule):
     def claims(self, finding: Finding) -> bool:
         match finding:
             case Race(later=later, cause="unfenced"):
-                return later.buffer.space == "global"
+                return later.buffer.space == "global" and later.proxy == "async"
         return False
 
     def check(self, facts: Facts) -> Iterable[Diagnostic]:

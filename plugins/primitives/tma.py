@@ -3,7 +3,8 @@
 Takes
     `tma_load(s[slot], a[row:+m, k:+n], bar)`, issued by one thread. 1 to 5 axes; `multicast=mask` fills the
     window of every CTA of the cluster whose bit is set, and counts on its mbarrier. The shared window is made
-    of whole rows of its buffer and has the buffer's swizzle. `hint` is "evict_first" or "evict_last".
+    of whole rows of its buffer and has the buffer's swizzle. `hint` is "evict_first" or "evict_last". With
+    `map=maps[g, :]` the tensor is what that map says (`tensormap_init`), not what the host said.
 Touches
     Reads the tensor (zeros outside), writes the shared window, through the async proxy.
 Completes when
@@ -37,6 +38,7 @@ from cake.kinds.primitive import (
 )
 from cake.machine.effects import Aligned, Async, Effect, Read, Write
 from cake_plugins.primitives._policy import check_hint, hint_parameter, policy
+from cake_plugins.primitives._tensormap import check_map, read_through
 from cake_plugins.primitives._tma import alignment, check_copy, coordinates, inside
 
 
@@ -59,12 +61,15 @@ class TmaLoad(Primitive):
         parameter("barrier", "barrier"),
         parameter("multicast", "int", default=0),
         hint_parameter(),
+        parameter("map", "global", default=0),
     )
     uses = ("tma.latency", "tma.bytes")
 
     def signature(self, site: Site) -> Type | None:
         check_copy(site, "destination", "source")
         check_hint(site)
+        if site.has("map"):
+            check_map(site, "map")
         kind = site.operand("barrier").type
         assert isinstance(kind, BarrierType)
         if not kind.indexed:
@@ -77,11 +82,16 @@ class TmaLoad(Primitive):
 
     def effects(self, op: Op) -> Sequence[Effect]:
         source, destination = op.region("source"), op.region("destination")
+        reads: tuple[Read, ...] = (Read(source.buffer, source.box),)
+        if op.site.has("map"):
+            held = op.region("map")
+            every = tuple((0, extent) for extent in source.buffer.shape)
+            reads = (Read(source.buffer, every, some=True), Read(held.buffer, held.box, tensormap=True))
         return (
             Aligned(destination.buffer, destination.start, alignment(destination.buffer.swizzle)),
             *(
                 Async(
-                    (Read(source.buffer, source.box),),
+                    reads,
                     (Write(destination.buffer, destination.box, cta),),
                     barrier=replace(op.args["barrier"], cta=cta),
                     bytes=source.bytes,
@@ -91,7 +101,14 @@ class TmaLoad(Primitive):
         )
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
-        data = memory.read(op.region("source"))
+        source = op.region("source")
+        found: np.ndarray[Any, Any] | None
+        if op.site.has("map"):
+            swizzle = op.region("destination").buffer.swizzle
+            found = read_through(memory, op.region("map"), source, swizzle)
+        else:
+            found = memory.read(source)
+        data = np.full(source.size, np.nan) if found is None else found
         for cta in _destinations(op):
             memory.write(replace(op.region("destination"), cta=cta), data)
         return None
@@ -106,11 +123,15 @@ class TmaLoad(Primitive):
         source: Window = op.args["source"]
         destination: Window = op.args["destination"]
         rank = len(source.size)
-        tensor = out.tensor_map(source.buffer, source.size, destination.buffer.swizzle)
+        if op.site.has("map"):
+            held: Window = op.args["map"]
+            tensor = f"{held.buffer.name} + {out.global_index(held, ['0'] * len(held.size))}"
+        else:
+            tensor = f"&{out.tensor_map(source.buffer, source.size, destination.buffer.swizzle)}"
         at = ", ".join(f"%{i + 3}" for i in range(rank))
         inputs = [
             ("r", out.shared_address(destination, ["0"] * len(destination.size))),
-            ("l", f"&{tensor}"),
+            ("l", tensor),
             ("r", op.args["barrier"]),
             *coordinates(source, out),
         ]

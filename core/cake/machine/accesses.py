@@ -86,7 +86,11 @@ def access(
     epoch = agent.clock.seen[index]
     reduces = isinstance(part, fx.Write) and part.reduces
     new = Record(write, event, index, epoch, box, instruction, role, proxy, completion, reduces, passes)
-    clock = agent.clock.toward(buffer.space) if proxy == "async" else agent.clock.seen
+    clock = agent.clock.seen
+    if proxy == "async":
+        clock = agent.clock.toward(buffer.space)
+    elif proxy == "tensormap":
+        clock = agent.acquired.get(box) or [0] * engine.count
     if event < 0 or proxy == "generic":
         # Program order orders a warp's own generic accesses.
         clock = clock if clock[index] >= new.epoch else [*clock[:index], new.epoch, *clock[index + 1 :]]
@@ -166,7 +170,7 @@ def unfinished(engine: Engine, agent: Agent, old: Record) -> ft.Cause:
 
 def access_of(record: Record, buffer: Buffer) -> ft.Access:
     i = record.instruction
-    proxy: fx.Proxy = "async" if record.proxy == "async" else "generic"
+    proxy: fx.Proxy = record.proxy  # type: ignore[assignment]
     return ft.Access(
         i.name,
         i.span,
@@ -198,7 +202,7 @@ def asynchronous(engine: Engine, agent: Agent, instruction: Instruction, effect:
             part,
             write=is_write,
             event=writes if is_write else reads,
-            proxy=effect.proxy,
+            proxy="tensormap" if isinstance(part, fx.Read) and part.tensormap else effect.proxy,
             completion=effect.group or slot,
         )
     if effect.group is not None:

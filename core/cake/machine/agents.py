@@ -11,7 +11,7 @@ import numpy as np
 from cake.diagnostics import Span
 from cake.ir.types import FragmentType
 from cake.machine.barriers import Clock, Groups
-from cake.machine.effects import BarrierSlot
+from cake.machine.effects import BarrierSlot, Box
 from cake.machine.program import Instruction, Warp
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +57,8 @@ class Agent:
     groups: dict[str, Groups] = field(default_factory=dict)
     resized: list[tuple[int, Span]] = field(default_factory=list)
     """Its changes of the register budget: in which epoch, and where."""
+    acquired: dict[Box, list[int]] = field(default_factory=dict)
+    """Of a tensor map in memory: up to which epoch of each warp its copies see what was written to it."""
     cluster_arrival: tuple[int, Clock] | None = None
     """Generation of the cluster's barrier at which it arrived and still is to wait, and what that gathers."""
 

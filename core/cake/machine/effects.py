@@ -15,7 +15,7 @@ from cake.ir.types import Buffer
 Box = tuple[tuple[int, int], ...]
 """Per axis of the buffer: first index and extent, in elements, clipped to the buffer."""
 
-Proxy = Literal["generic", "async"]
+Proxy = Literal["generic", "async", "tensormap"]
 Group = Literal["cp_async", "bulk", "wgmma", "tcgen05", "tcgen05_ld", "tcgen05_st"]
 """How asynchronous operations of a warp complete: groups that are waited for, or committed to an mbarrier."""
 FenceKind = Literal[
@@ -77,11 +77,14 @@ class BarrierSlot:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The warp reads these bytes now, through the generic proxy; `cta` as in Region."""
+    """The warp reads these bytes now, through the generic proxy; `cta` as in Region. `tensormap`: the copy
+    engine reads a tensor map there; `some`: only a part of the bytes, which values decide."""
 
     buffer: Buffer
     box: Box
     cta: int = -1
+    tensormap: bool = False
+    some: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +233,14 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
+class AcquireMap:
+    """fence.proxy.tensormap (acquire): what this thread knows to be written to the tensor map at `region` is
+    there for the copies that it issues from now on."""
+
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
 class Rendezvous:
     """A hardware barrier: block until `warps` warps have come to barrier `id` (0 is the CTA's). With `blocks`
     false the warp is counted and goes on."""
@@ -277,6 +288,7 @@ Effect = (
     | Arrive
     | Wait
     | Fence
+    | AcquireMap
     | Rendezvous
     | ClusterArrive
     | ClusterWait

@@ -330,6 +330,12 @@ def _fence(run: Execution, strand: Strand, effect: fx.Fence) -> None:
             phase.fenced = phase.fenced or slot.cta == strand.cta
 
 
+def _acquire_map(run: Execution, strand: Strand, effect: fx.AcquireMap) -> None:
+    if run.policy.stale:
+        region = effect.region
+        run.show(fx.Region(region.buffer, region.start, region.size, strand.cta))
+
+
 def _rendezvous(run: Execution, strand: Strand, effect: fx.Rendezvous) -> None:
     gate = run.gates.setdefault((strand.cta, effect.id), Gate())
     generation = gate.generation
@@ -387,6 +393,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     fx.Arrive: _arrive,
     fx.Wait: _wait,
     fx.Fence: _fence,
+    fx.AcquireMap: _acquire_map,
     fx.Rendezvous: _rendezvous,
     fx.ClusterArrive: _cluster_arrive,
     fx.ClusterWait: _cluster_wait,

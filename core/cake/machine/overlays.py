@@ -126,8 +126,9 @@ def displaced(engine: Engine, cta: int, buffer: Buffer, box: Box) -> tuple[Recor
 
 def poisoned(buffer: Buffer) -> Array:
     """An array in which nothing is a value that a kernel computes."""
-    poison = np.nan if buffer.dtype.is_float else np.iinfo(np.int32).min
-    return np.full(buffer.shape, poison, buffer.dtype.numpy)
+    if buffer.dtype.is_float:
+        return np.full(buffer.shape, np.nan, buffer.dtype.numpy)
+    return np.full(buffer.shape, np.iinfo(np.int32).min, np.int64).astype(buffer.dtype.numpy)
 
 
 def fresh_shared(instance: Instance) -> dict[str, Array]:

@@ -231,6 +231,10 @@ def fence(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Fen
                 engine.barriers[slot].fenced = True
 
 
+def acquire_map(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.AcquireMap) -> None:
+    agent.acquired[effect.region.box] = agent.clock.seen[:]
+
+
 def rendezvous(engine: Engine, agent: Agent, instruction: Instruction, effect: fx.Rendezvous) -> None:
     if not 0 <= effect.id <= 15 or (effect.id == 0 and effect.warps):
         engine.find(ft.BarrierId(instruction.span, effect.id))
@@ -322,6 +326,7 @@ HANDLERS: Mapping[type, Callable[..., None]] = {
     fx.ArriveCopied: arrive_copied,
     fx.Wait: wait,
     fx.Fence: fence,
+    fx.AcquireMap: acquire_map,
     fx.Rendezvous: rendezvous,
     fx.ClusterArrive: cluster_arrive,
     fx.ClusterWait: cluster_wait,
