@@ -109,3 +109,40 @@ def test_without_the_mend_some_schedule_shows_other_bytes(case: RuleBad) -> None
     assert explore(mended, inputs, schedules=12, expected=expected).fault(expected) == ""
     wrong = instance_of(read_marks(case.kernel).text, dict(case.dims))
     assert explore(wrong, inputs, schedules=12, expected=expected).fault(expected)
+
+
+REDUCED = """
+@kernel(arch="sm_90a")
+def total(x: Global[f32, M, N], y: GlobalOut[f32, M, N]):
+    require(M == 8, N == 32)
+    grid(1)
+    s = Shared[f32, 8, 32](swizzle=128)
+    a = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(a)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("all", warps=2):
+        with one_thread():
+            expect_bytes(a, s)
+            tma_load(s, x[0:+8, 0:+32], a)
+        wait(a, 0)
+        with one_thread():
+            tma_store(y[0:+8, 0:+32], s)
+            bulk_commit()
+            bulk_wait(0)
+            {first}
+        {meet}
+        with one_thread("warp"):
+            tma_reduce(y[0:+8, 0:+32], s, "add")
+            bulk_commit()
+            bulk_wait_read(0)
+"""
+
+
+@pytest.mark.parametrize("first", ["pass", 'tma_reduce(y[0:+8, 0:+32], s, "add")'])
+@pytest.mark.parametrize("meet", ["cta_sync()", "pass"])
+def test_reductions_come_after_what_they_add_to_whoever_reduced_before(first: str, meet: str) -> None:
+    kernel = parse(dedent(REDUCED.format(first=first, meet=meet)))
+    codes = {d.code for d in check(kernel, REGISTRY).diagnostics}
+    assert codes == (set() if meet != "pass" else {"sync/global-race"})

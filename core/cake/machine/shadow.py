@@ -108,10 +108,10 @@ class Shadow:
         """Remember `new` and forget what it settles: a write, every older access to the same bytes."""
         key = _key(new.box)
         for records in self.candidates(new.box) if new.write else [self.slices.get(key) or []]:
+            if new.reduces:
+                continue  # who comes after it need not come after what it waited for
             if new.write:
-                records[:] = [
-                    old for old in records if not contains(new.box, old.box) or (old.reduces and new.reduces)
-                ]
+                records[:] = [old for old in records if not contains(new.box, old.box)]
             elif new.event < 0:
                 records[:] = [
                     old
