@@ -18,14 +18,14 @@ Source
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
 
 from cake.codegen.pieces import ACCESS, FIELDS, bits, global_load, loop, packing, shared_load
 from cake.ir.layouts import REPLICATED, Vector
-from cake.ir.types import FragmentType, RegionType, Type
+from cake.ir.types import DType, FragmentType, RegionType, Type
 from cake.kinds.primitive import (
     Bad,
     Good,
@@ -74,8 +74,11 @@ class Load(Primitive):
         if site.text("cache") not in CACHE or (site.has("cache") and window.buffer.space == "shared"):
             choices = ", ".join(repr(c) for c in CACHE)
             raise site.refuse("cache", f"`cache` is one of {choices}, for global memory")
-        if site.operand("fill").constant is None:
+        fill = site.operand("fill").constant
+        if not isinstance(fill, int | float):
             raise site.refuse("fill", "`fill` must be a compile-time number")
+        if not window.dtype.is_float and not (isfinite(fill) and _holds(window.dtype, fill)):
+            raise site.refuse("fill", f"`fill` is a number of {window.dtype.value}, not {fill}")
         width = site.integer("vector") if site.has("vector") else 1
         check_vector(site, window, width, clips=site.has("fill"))
         layout = Vector(width, site.scope.warps)
@@ -266,6 +269,17 @@ def copy(x: Global[f32, N]):
             dims={"N": 126},
         ),
         Bad(
+            "integers filled with what is none",
+            """
+@kernel(arch="sm_80")
+def copy(x: Global[i32, N]):
+    grid(1)
+    with role("row", warps=1):
+        v = load(x[:], vector=1, fill=-inf)  #! type/operand
+""",
+            dims={"N": 40},
+        ),
+        Bad(
             "vectors across rows",
             """
 @kernel(arch="sm_80")
@@ -300,6 +314,12 @@ def copy(x: Global[bf16, N], y: GlobalOut[bf16, N]):
             dims={"N": 700},
         ),
     )
+
+
+def _holds(dtype: DType, fill: float) -> bool:
+    """Whether integers of `dtype` hold the number."""
+    limits = np.iinfo(dtype.numpy)
+    return fill == int(fill) and bool(limits.min <= fill <= limits.max)
 
 
 def _masked(site: Site) -> bool:
