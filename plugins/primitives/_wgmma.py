@@ -1,19 +1,34 @@
-"""What wgmma is written as: instructions, matrix descriptors, and where windows must start."""
+"""What wgmma reads and is written as: operands, instructions, descriptors, and where windows must start."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from cake.ir.layouts.descriptors import STEP, WGMMA_SWIZZLE, Descriptor, Major, encoded
-from cake.kinds.primitive import Window, Writer
+import numpy as np
+
+from cake.ir.layouts.descriptors import (
+    STEP,
+    WGMMA_SWIZZLE,
+    Descriptor,
+    Illegal,
+    Major,
+    encoded,
+    matrix_descriptor,
+)
+from cake.kinds.primitive import Site, Window, Writer
 from cake.machine.effects import Aligned, Region
+
+WARP_ROWS = 16
+LOW = np.uint32(0x1FFF)
+"""The bits of an f32 that tf32 leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """One instruction: n, the words of its dtypes (of `a`, `b` and the accumulator), bytes of an element, how
-    many registers hold the accumulator, whether `a` is in registers, how `b` is stored, and whether the call
-    may leave the former values of the accumulator out."""
+    many registers hold the accumulator, whether `a` is in registers, how both are stored, and whether the
+    call may leave the former values of the accumulator out."""
 
     n: int
     a: str
@@ -22,7 +37,7 @@ class Form:
     element: int
     count: int
     in_registers: bool
-    major: Major
+    majors: tuple[Major, Major]
     scaled: bool
 
     @property
@@ -31,7 +46,8 @@ class Form:
         parts = [f"cake_wgmma_m64n{self.n}k{STEP // self.element}_{self.a}"]
         parts += [self.b] if self.b != self.a else []
         parts += [self.acc] if self.acc != "f32" else []
-        flags = (self.in_registers, "registers"), (self.major == "MN", "mn"), (self.scaled, "scaled")
+        a_mn, b_mn = (major == "MN" for major in self.majors)
+        flags = (self.in_registers, "registers"), (a_mn, "amn"), (b_mn, "mn"), (self.scaled, "scaled")
         return "_".join([*parts, *(word for flag, word in flags if flag)])
 
 
@@ -43,14 +59,14 @@ def instruction(out: Writer, form: Form) -> str:
     shape = f"k{STEP // form.element}.{form.acc}.{form.a}.{form.b}"
     registers = ", ".join(f"%{i}" for i in range(count))
     operands = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(count))
-    transposed = "1" if form.major == "MN" else "0"
+    transposed = [int(major == "MN") for major in form.majors]
     if form.in_registers:
         a, words = "unsigned a0, unsigned a1, unsigned a2, unsigned a3", [f'"r"(a{i})' for i in range(4)]
         first = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}"
-        flags = f"1, 1, {transposed}"
+        flags = f"1, 1, {transposed[1]}"
     else:
         a, words, first = "unsigned long long a", ['"l"(a)'], f"%{count}"
-        flags = f"1, 1, 0, {transposed}" if form.element == 2 else "1, 1"
+        flags = f"1, 1, {transposed[0]}, {transposed[1]}" if form.element == 2 else "1, 1"
     last = count + len(words)
     keep, given, before, after, scale = "", "", "", "", "1"
     if form.scaled:
@@ -94,3 +110,33 @@ def descriptor(out: Writer, window: Window, matrix: Descriptor) -> str:
     variable = out.unique("cake_descriptor")
     out.line(f"const unsigned long long {variable} = {out.helper(name, text)}({address});")
     return variable
+
+
+def rows_of(a: Region, warp: int) -> Region:
+    """The 16 rows of `a` that belong to a warp of the warpgroup."""
+    lead = (0,) * (len(a.size) - 2)
+    return a.sub((*lead, warp % 4 * WARP_ROWS, 0), (*a.size[:-2], WARP_ROWS, a.size[-1]))
+
+
+def operand(site: Site, name: str) -> Descriptor:
+    """How the tensor cores address an operand in shared memory. Refuses what no descriptor can say."""
+    found = matrix_descriptor(site.region(name), major_of(site, name))
+    if isinstance(found, Illegal):
+        raise site.refuse(name, found.reason, help=found.help)
+    return found
+
+
+def major_of(site: Site, name: str) -> Major:
+    """How an operand is stored."""
+    return "MN" if site.text(f"{name}_major") == "MN" else "K"
+
+
+def matrix(array: np.ndarray[Any, Any], size: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """A window as rows x columns: panels follow one another along the columns."""
+    data = array.astype(np.float32).reshape(size)
+    if array.dtype == np.float32:
+        data = (data.view(np.uint32) & ~LOW).view(np.float32)
+    lead = [n for n in size[:-2] if n > 1]
+    if not lead:
+        return data.reshape(size[-2:])
+    return np.moveaxis(data.reshape(*lead, *size[-2:]), 0, 1).reshape(size[-2], -1)

@@ -2,14 +2,14 @@
 
 Takes
     `acc = wgmma(a, b, acc)`: adds a @ b.T, or with `start=condition` takes it alone where the condition
-    holds. `a` is a 64 x k window of shared memory, K-major, or a fragment of bf16 or f16 [64, k] in layout
-    "wgmma", which `cast` makes of an accumulator; `b` an n x k window of shared memory, K-major, or with
-    `b_major="MN"` a k x n one, whose panels of one span may stand on an axis before; n a multiple of 8 up to
-    256. bf16 or f16 (k a multiple of 16), e4m3 and e5m2 (of 32), or f32 with `kind="tf32"` (of 8), which
-    leaves the lowest 13 bits of the factors out. Rows of a buffer are as long as its swizzle span; windows
-    start at whole groups of 8 rows. `acc` is an f32 fragment [64, n] in layout "wgmma", of f16 and 8-bit
-    products also f16. `wgmma_fence()`, `wgmma_commit()` and `wgmma_wait(n)` order it. All warps of a
-    warpgroup execute them.
+    holds. `a` is a 64 x k window of shared memory, K-major, or with `a_major="MN"` a k x 64 one, or a
+    fragment of bf16 or f16 [64, k] in layout "wgmma", which `cast` makes of an accumulator; `b` an n x k
+    window of shared memory, K-major, or with `b_major="MN"` a k x n one; panels of one span may stand on an
+    axis before; n a multiple of 8 up to 256. bf16 or f16 (k a multiple of 16), e4m3 and e5m2 (of 32), or f32
+    with `kind="tf32"` (of 8), which leaves the lowest 13 bits of the factors out. Rows of a buffer are as
+    long as its swizzle span; windows start at whole groups of 8 rows. `acc` is an f32 fragment [64, n] in
+    layout "wgmma", of f16 and 8-bit products also f16. `wgmma_fence()`, `wgmma_commit()` and `wgmma_wait(n)`
+    order it. All warps of a warpgroup execute them.
 Touches
     Reads both windows through the async proxy: each warp its 16 rows of `a` and all of `b`. Writes the
     accumulator.
@@ -32,11 +32,7 @@ import numpy as np
 from cake.ir.layouts import Accumulator
 from cake.ir.layouts.descriptors import (
     STEP,
-    Descriptor,
-    Illegal,
-    Major,
     major_refusal,
-    matrix_descriptor,
 )
 from cake.ir.layouts.legality import CHUNK
 from cake.ir.types import DType, FragmentType, RegionType, Type
@@ -55,17 +51,24 @@ from cake.kinds.primitive import (
     parameter,
 )
 from cake.machine.effects import Async, Effect, Read, Region
-from cake_plugins.primitives._wgmma import Form, descriptor, instruction, placed
+from cake_plugins.primitives._wgmma import (
+    WARP_ROWS,
+    Form,
+    descriptor,
+    instruction,
+    major_of,
+    matrix,
+    operand,
+    placed,
+    rows_of,
+)
 
 ROWS = 64
-WARP_ROWS = 16
 K_STEP = 16
 FORMATS = (DType.bf16, DType.f16, DType.e4m3, DType.e5m2, DType.f32)
 WORDS = {"f32": "tf32"}
 HALF_SUMS = (DType.f16, DType.e4m3, DType.e5m2)
 """What f16 accumulators add up."""
-LOW = np.uint32(0x1FFF)
-"""The bits of an f32 that tf32 leaves out."""
 
 
 class Wgmma(Primitive):
@@ -79,6 +82,7 @@ class Wgmma(Primitive):
         parameter("b", "shared"),
         parameter("acc", "fragment"),
         parameter("b_major", "text", default="K"),
+        parameter("a_major", "text", default="K"),
         parameter("start", "bool", default=0),
         parameter("kind", "text", default=""),
     )
@@ -87,8 +91,11 @@ class Wgmma(Primitive):
 
     def signature(self, site: Site) -> Type | None:
         site.need_warpgroups()
-        if site.text("b_major") not in ("K", "MN"):
-            raise site.refuse("b_major", "`b` is stored K-major or MN-major")
+        for name in ("a", "b"):
+            if site.text(f"{name}_major") not in ("K", "MN"):
+                raise site.refuse(f"{name}_major", f"`{name}` is stored K-major or MN-major")
+        if site.has("a_major") and not isinstance(site.operand("a").type, RegionType):
+            raise site.refuse("a_major", "`a` in registers is stored nowhere")
         b, acc = operand(site, "b"), site.fragment("acc")
         dtypes = [self._dtype(site, name) for name in ("a", "b")]
         if dtypes[0].bytes != dtypes[1].bytes or (dtypes[0].bytes == 2 and dtypes[0] is not dtypes[1]):
@@ -96,9 +103,10 @@ class Wgmma(Primitive):
         if site.text("kind") != ("tf32" if dtypes[0] is DType.f32 else ""):
             help = 'wgmma(a, b, acc, kind="tf32")' if dtypes[0] is DType.f32 else ""
             raise site.refuse("a", "f32 is multiplied as tf32, and nothing else is", help=help)
-        why = major_refusal("wgmma", dtypes[1], b.major)
-        if why:
-            raise site.refuse("b_major", why)
+        for name, dtype in zip(("a", "b"), dtypes, strict=True):
+            why = major_refusal("wgmma", dtype, major_of(site, name))
+            if why:
+                raise site.refuse(f"{name}_major", why)
         rows, depth = self._left(site)
         if rows != ROWS:
             raise site.refuse("a", f"a warpgroup multiplies {ROWS} rows of `a`, this has {rows}")
@@ -138,24 +146,32 @@ class Wgmma(Primitive):
         reads, at = [Read(b.buffer, b.box)], [*placed(b, operand(op.site, "b"))]
         if isinstance(op.args["a"], Region):
             a = op.region("a")
-            mine = rows_of(a, op.warp)
+            mine = a if op.args["a_major"] == "MN" else rows_of(a, op.warp)
             reads.insert(0, Read(mine.buffer, mine.box))
             at = [*placed(a, operand(op.site, "a")), *at]
         return (*at, Async(reads=tuple(reads), group="wgmma", fragment="acc", registers=("a",)))
 
     def value(self, op: Op, memory: Memory) -> np.ndarray[Any, Any] | None:
         if isinstance(op.args["a"], Region):
-            a = rows_of(op.region("a"), op.warp)
-            left = _matrix(memory.read(a), a.size)
+            left = self._rows(op, memory)
         else:
             left = op.args["a"].array.astype(np.float32)
-        right = _matrix(memory.read(op.region("b")), op.region("b").size)
+        right = matrix(memory.read(op.region("b")), op.region("b").size)
         with np.errstate(all="ignore"):
             product: np.ndarray[Any, Any] = left @ (right if op.args["b_major"] == "MN" else right.T)
             held = op.args["acc"].array
             if op.args["start"]:
                 return np.asarray(product, held.dtype)
             return np.asarray(held + product, held.dtype)
+
+    def _rows(self, op: Op, memory: Memory) -> np.ndarray[Any, Any]:
+        """The 16 rows of `a` in shared memory that belong to this warp."""
+        a = op.region("a")
+        if op.args["a_major"] == "MN":
+            first = op.warp % 4 * WARP_ROWS
+            return matrix(memory.read(a), a.size).T[first : first + WARP_ROWS]
+        mine = rows_of(a, op.warp)
+        return matrix(memory.read(mine), mine.size)
 
     def time(self, op: Op, parameters: Parameters) -> Use:
         b = operand(op.site, "b")
@@ -181,7 +197,8 @@ class Wgmma(Primitive):
         start = descriptor(out, op.args["b"], b)
         words = [WORDS.get(word := self._dtype(op.site, name).value, word) for name in ("a", "b")]
         scaled = op.site.has("start")
-        shape = (b.element, acc.count, held is not None, b.major)
+        majors = ("K" if held is not None else a.major, b.major)
+        shape = (b.element, acc.count, held is not None, majors)
         step_of = instruction(out, Form(b.extent, *words, acc.type.dtype.value, *shape, scaled))
         for step in range(b.depth * b.element // STEP):
             k = step * STEP // b.element
@@ -391,6 +408,37 @@ def tile(a: Global[f16, M, K], b: Global[f16, N, K], c: GlobalOut[f16, M, N]):
             expect=lambda i: {"c": np.float64(i["a"]) @ np.float64(i["b"]).T},
             rtol=4e-3,
         ),
+        Good(
+            "both operands as they were loaded, k downwards",
+            """
+@kernel(arch="sm_90a")
+def tile(a: Global[f16, K, M], b: Global[f16, K, N], c: GlobalOut[f32, M, N]):
+    grid(1)
+    at = Shared[f16, 2, 32, 32](swizzle=64)
+    bt = Shared[f16, 32, 64](swizzle=128)
+    full = MBarrier(arrivals=1)
+    with one_thread():
+        mbarrier_init(full)
+        fence_mbarrier_init()
+    cta_sync()
+    with role("mma", warpgroups=1):
+        with one_thread():
+            expect_bytes(full, at, bt)
+            tma_load(at[0], a[0:+32, 0:+32], full)
+            tma_load(at[1], a[0:+32, 32:+32], full)
+            tma_load(bt, b[0:+32, 0:+64], full)
+        acc = zeros(f32, 64, 64, layout="wgmma")
+        wait(full, 0)
+        wgmma_fence()
+        acc = wgmma(at, bt, acc, a_major="MN", b_major="MN")
+        wgmma_commit()
+        wgmma_wait(0)
+        store(c[0:+64, 0:+64], acc, vector=2)
+""",
+            dims={"M": 64, "N": 64, "K": 32},
+            expect=lambda i: {"c": np.float64(i["a"]).T @ np.float64(i["b"])},
+            rtol=1e-5,
+        ),
         Bad(
             "bf16 added up in f16",
             """
@@ -447,29 +495,3 @@ def wrong(c: GlobalOut[f32, M, N]):
             dims={"M": 64, "N": 64},
         ),
     )
-
-
-def rows_of(a: Region, warp: int) -> Region:
-    """The 16 rows of `a` that belong to a warp of the warpgroup."""
-    lead = (0,) * (len(a.size) - 2)
-    return a.sub((*lead, warp % 4 * WARP_ROWS, 0), (*a.size[:-2], WARP_ROWS, a.size[-1]))
-
-
-def operand(site: Site, name: str) -> Descriptor:
-    """How the tensor cores address an operand in shared memory. Refuses what no descriptor can say."""
-    major: Major = "MN" if name == "b" and site.text("b_major") == "MN" else "K"
-    found = matrix_descriptor(site.region(name), major)
-    if isinstance(found, Illegal):
-        raise site.refuse(name, found.reason, help=found.help)
-    return found
-
-
-def _matrix(array: np.ndarray[Any, Any], size: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """A window as rows x columns: panels follow one another along the columns."""
-    data = array.astype(np.float32).reshape(size)
-    if array.dtype == np.float32:
-        data = (data.view(np.uint32) & ~LOW).view(np.float32)
-    lead = [n for n in size[:-2] if n > 1]
-    if not lead:
-        return data.reshape(size[-2:])
-    return np.moveaxis(data.reshape(*lead, *size[-2:]), 0, 1).reshape(size[-2], -1)

@@ -25,7 +25,8 @@ def banked(registry: Registry, text: str, name: str, start: tuple[int, ...], war
     call = next(c for c in n.calls(instance.kernel.body) if c.name == name)
     site = instance.site(call)
     kind = site.region("window")
-    op = Op(site, {"window": Region(kind.buffer, start, kind.window), "vector": 0}, warp)
+    args = {"window": Region(kind.buffer, start, kind.window), "vector": 0, "major": "K"}
+    op = Op(site, args, warp)
     return next(e for e in instance.primitive(call).effects(op) if isinstance(e, Banked))
 
 
