@@ -1,5 +1,5 @@
 @kernel(arch="sm_90a")
-def gemm_tails(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N], *, BM: choice(64, 128)=128, BN: choice(64, 128, 192, 256)=128, BK: choice(64)=64, STAGES: choice(2, 3, 4, 5, 6)=4, SMS=132):
+def gemm(a: Global[bf16, M, K], b: Global[bf16, N, K], c: GlobalOut[bf16, M, N], *, BM: choice(64, 128)=128, BN: choice(64, 128, 192, 256)=128, BK: choice(64)=64, STAGES: choice(2, 3, 4, 5, 6)=4, SMS=132):
     """c = a @ b.T: tiles of a by TMA where they are whole, the rows of the last ones by cp.async, on the same mbarriers."""
     require(K % 8 == 0, N % 8 == 0)
     tiles_m = ceil_div(M, BM)

@@ -60,7 +60,7 @@ def test_what_is_beaten_already_is_not_compiled(ladder: Ladder, golden: str) -> 
         ("w: Global[bf16, N]", "w: Global[bf16, M]", "types", "type/interface", ""),
         (SYNC, "", "machine", None, None),
         ("/ N", "/ (N + 1)", "machine", "num/wrong-values", ""),
-        ("grid(M)", "grid((M + 1) // 2)", "machine", "num/unwritten-output", ""),
+        ("grid(M)", "grid((M + 1) // 2)", "machine", "mem/unwritten-output", "store"),
     ],
 )
 def test_a_bad_kernel_stops_where_it_is_first_seen_to_be_bad(

@@ -1,4 +1,4 @@
-// gemm_tails M=4095 N=1000 K=776 for sm_90a
+// gemm M=4095 N=1000 K=776 for sm_90a
 
 struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };
 
@@ -50,7 +50,7 @@ __device__ __forceinline__ unsigned cake_pack_bf16(float low, float high) {
 }
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-gemm_tails_kernel(
+gemm_kernel(
     const unsigned short* __restrict__ a,
     const __grid_constant__ CUtensorMap cake_map_a,
     const __grid_constant__ CUtensorMap cake_map_b,
